@@ -1,0 +1,1 @@
+//! Codecs with an output limit.

@@ -1,0 +1,1 @@
+//! The two-way rule for topic and group names.

@@ -1,0 +1,1 @@
+//! RocketMQ's name/value property text.

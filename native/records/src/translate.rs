@@ -1,0 +1,1 @@
+//! Batch to messages, messages to batch.

@@ -1,0 +1,38 @@
+//! One row per entry. Rows of the newest stretch live in memory and are pushed in the lane's own
+//! critical section; older stretches are sealed into immutable index runs.
+
+use crate::run::{Flags, Kind};
+use crate::types::{LogOffset, QueueNumber, QueueOffset, Timestamp};
+
+/// What the index knows of an entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// Its queue.
+    pub queue: QueueNumber,
+    /// Queue offset of its first record.
+    pub base: QueueOffset,
+    /// Its place in the log.
+    pub at: LogOffset,
+    /// Highest record time.
+    pub record_time: Timestamp,
+    /// When it was stored.
+    pub store_time: Timestamp,
+    /// Bytes of the whole entry in the log.
+    pub size: u32,
+    /// Payload layout.
+    pub kind: Kind,
+    /// Flags.
+    pub flags: Flags,
+    /// Queue offsets it covers.
+    pub span: u32,
+    /// Tag hash.
+    pub tag_hash: i32,
+}
+
+impl Row {
+    /// The queue offset after its last record.
+    #[must_use]
+    pub fn next(&self) -> QueueOffset {
+        self.base.plus(u64::from(self.span))
+    }
+}

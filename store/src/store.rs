@@ -1,0 +1,392 @@
+//! The store: open, append, read, wait, close. Joins the rooms, holds no logic.
+
+use crate::clock::Clock;
+use crate::config::StoreConfig;
+use crate::entry::Stored;
+use crate::error::{AppendError, OpenError, ReadError, WaitError};
+use crate::index::Row;
+use crate::metrics::StoreMetrics;
+use crate::run::{Ack, Draft, Receipt};
+use crate::types::{Address, LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
+use smallvec::SmallVec;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Receipts of one run, in the order of its drafts.
+pub type Receipts = SmallVec<[Receipt; 1]>;
+
+/// How far a reader sees.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Upto {
+    /// Only what is on disk (readers of topics with `flush = "sync"`).
+    pub synced: bool,
+    /// Only below the queue's lowest open transaction (LSO).
+    pub committed: bool,
+}
+
+/// A row filter: true lets the entry through. Runs before any payload is touched.
+pub type Pass<'a> = &'a (dyn Fn(&Row) -> bool + Send + Sync);
+
+/// What to read of one queue.
+#[derive(Clone, Copy)]
+pub struct Window<'a> {
+    /// The queue.
+    pub queue: QueueNumber,
+    /// First wanted offset; the entry that holds it comes whole.
+    pub from: QueueOffset,
+    /// Payload bytes after which no further entry is taken. The first entry always comes.
+    pub bytes_max: u32,
+    /// Most entries returned.
+    pub entries_max: u32,
+    /// Most rows examined when `pass` lets few through.
+    pub scan_max: u32,
+    /// How far this reader sees.
+    pub upto: Upto,
+    /// Which entries to skip unread.
+    pub pass: Option<Pass<'a>>,
+}
+
+impl std::fmt::Debug for Window<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Window")
+            .field("queue", &self.queue)
+            .field("from", &self.from)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a read found.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The entries, in queue order.
+    pub entries: Vec<Stored>,
+    /// Where to go on: after the last entry examined, passed or not.
+    pub next: QueueOffset,
+    /// The queue's ends at the time of the read.
+    pub ends: Ends,
+}
+
+/// The ends of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ends {
+    /// First offset that may be read.
+    pub first: QueueOffset,
+    /// End of what is readable (written, or synced where asked): Kafka's high watermark.
+    pub end: QueueOffset,
+    /// Last stable offset: the lowest open transaction's first offset, else `end`.
+    pub stable: QueueOffset,
+}
+
+/// An aborted transaction of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aborted {
+    /// Its producer.
+    pub producer: u64,
+    /// Its first offset in this queue.
+    pub first: QueueOffset,
+    /// The offset of its abort marker.
+    pub last: QueueOffset,
+}
+
+/// Which side of a time is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boundary {
+    /// First offset whose store time is at or after it; the end if none.
+    Lower,
+    /// Last offset whose store time is at or before it; the first if none.
+    Upper,
+}
+
+/// How long a queue's records are kept. `None` = without limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Keep {
+    /// Milliseconds of store time.
+    pub ms: Option<u64>,
+    /// Bytes of the queue's entries.
+    pub bytes: Option<u64>,
+}
+
+/// A snapshot of a state machine.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Everything below is in it.
+    pub at: LogOffset,
+    /// The machine's own bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// How far the log has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// First byte still kept.
+    pub head: LogOffset,
+    /// End of what is written.
+    pub written: LogOffset,
+    /// End of what is on disk.
+    pub synced: LogOffset,
+    /// End of what readers see.
+    pub readable: LogOffset,
+}
+
+/// One commitlog and its index. A cheap handle; opened once, closed once.
+#[derive(Clone, Debug)]
+pub struct Store {}
+
+impl Store {
+    /// Opens or creates the store in `dir`, recovers it and starts its threads.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        dir: &Path,
+        config: StoreConfig,
+        clock: Arc<dyn Clock>,
+        metrics: StoreMetrics,
+    ) -> Result<Self, OpenError> {
+        let _ = (dir, config, clock, metrics);
+        unimplemented!()
+    }
+
+    /// Appends a run, all or nothing, without waiting: `Ok(None)` means that there is no room at
+    /// this moment and [`Store::room`] tells when to try again. May be called under a caller's lock.
+    ///
+    /// # Errors
+    /// See [`AppendError`]; never `Busy`.
+    pub fn try_append(&self, run: &[Draft]) -> Result<Option<Receipts>, AppendError> {
+        let _ = run;
+        unimplemented!()
+    }
+
+    /// Resolves when an append may find room again.
+    ///
+    /// # Errors
+    /// `Busy` after `append_wait_max_ms`; `Full`, `Closed`.
+    pub async fn room(&self) -> Result<(), AppendError> {
+        unimplemented!()
+    }
+
+    /// Appends a run, all or nothing, waiting for room up to `append_wait_max_ms`.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub async fn append(&self, run: &[Draft]) -> Result<Receipts, AppendError> {
+        loop {
+            if let Some(receipts) = self.try_append(run)? {
+                return Ok(receipts);
+            }
+            self.room().await?;
+        }
+    }
+
+    /// Appends each draft as a run of its own; the lock is taken once per few drafts.
+    pub async fn append_each(&self, drafts: &[Draft]) -> Vec<Result<Receipt, AppendError>> {
+        let _ = drafts;
+        unimplemented!()
+    }
+
+    /// Waits until the log up to `end` is as durable as asked, and readable.
+    ///
+    /// # Errors
+    /// The lane closed before.
+    pub async fn wait(&self, end: LogOffset, ack: Ack) -> Result<(), WaitError> {
+        let _ = (end, ack);
+        unimplemented!()
+    }
+
+    /// Reads a window of a queue. An empty page at the end is no error.
+    ///
+    /// # Errors
+    /// See [`ReadError`]; `OutOfRange` when `from` is below the first or above the end.
+    pub async fn read(&self, window: Window<'_>) -> Result<Page, ReadError> {
+        let _ = window;
+        unimplemented!()
+    }
+
+    /// The ends of a queue; all zero for one never written.
+    #[must_use]
+    pub fn ends(&self, queue: QueueNumber, upto: Upto) -> Ends {
+        let _ = (queue, upto);
+        unimplemented!()
+    }
+
+    /// Registers interest in `queues` before the caller looks; [`Watch::changed`] then resolves once
+    /// anything a reader with `upto` may see has been added to one of them since.
+    #[must_use]
+    pub fn watch(&self, queues: &[QueueNumber], upto: Upto) -> Watch {
+        let _ = (queues, upto);
+        unimplemented!()
+    }
+
+    /// The record at an address: its entry and its place in it.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn at(&self, address: Address) -> Result<(Stored, u32), ReadError> {
+        let _ = address;
+        unimplemented!()
+    }
+
+    /// Search by store time.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn offset_at(
+        &self,
+        queue: QueueNumber,
+        time: Timestamp,
+        boundary: Boundary,
+        upto: Upto,
+    ) -> Result<QueueOffset, ReadError> {
+        let _ = (queue, time, boundary, upto);
+        unimplemented!()
+    }
+
+    /// The first entry in queue order whose record time reaches `time`.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn first_reaching(
+        &self,
+        queue: QueueNumber,
+        time: Timestamp,
+        upto: Upto,
+    ) -> Result<Option<Stored>, ReadError> {
+        let _ = (queue, time, upto);
+        unimplemented!()
+    }
+
+    /// The first entry with the queue's highest record time.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn latest_record(
+        &self,
+        queue: QueueNumber,
+        upto: Upto,
+    ) -> Result<Option<Stored>, ReadError> {
+        let _ = (queue, upto);
+        unimplemented!()
+    }
+
+    /// Store time of the entry that holds `offset`.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn store_time(
+        &self,
+        queue: QueueNumber,
+        offset: QueueOffset,
+    ) -> Result<Option<Timestamp>, ReadError> {
+        let _ = (queue, offset);
+        unimplemented!()
+    }
+
+    /// Aborted transactions of a queue that overlap `from..to`.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn aborted(
+        &self,
+        queue: QueueNumber,
+        from: QueueOffset,
+        to: QueueOffset,
+    ) -> Result<Vec<Aborted>, ReadError> {
+        let _ = (queue, from, to);
+        unimplemented!()
+    }
+
+    /// The reign of this opening.
+    #[must_use]
+    pub fn reign(&self) -> Reign {
+        unimplemented!()
+    }
+
+    /// Kafka's end offset for a leader epoch: the largest known reign at or below `reign` that the
+    /// queue has seen, and where the next one starts (the queue's end for the newest). `None` when
+    /// `reign` is higher than the current one or the queue is unknown.
+    #[must_use]
+    pub fn end_of_reign(&self, queue: QueueNumber, reign: Reign) -> Option<(Reign, QueueOffset)> {
+        let _ = (queue, reign);
+        unimplemented!()
+    }
+
+    /// Raises a queue's first offset, durably; lower values change nothing.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub async fn raise_first(
+        &self,
+        queue: QueueNumber,
+        first: QueueOffset,
+    ) -> Result<(), AppendError> {
+        let _ = (queue, first);
+        unimplemented!()
+    }
+
+    /// Drops queues for ever; their numbers are never used again.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub async fn drop_queues(&self, queues: &[QueueNumber]) -> Result<(), AppendError> {
+        let _ = queues;
+        unimplemented!()
+    }
+
+    /// One round of retention: moves first offsets by `keep`, drops files that nothing needs.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub async fn retain(
+        &self,
+        keep: &(dyn Fn(QueueNumber) -> Keep + Send + Sync),
+    ) -> Result<(), AppendError> {
+        let _ = keep;
+        unimplemented!()
+    }
+
+    /// Writes a snapshot of the state machine `name`; the two newest are kept. `at` must be at or
+    /// below both `synced` and `readable`. Blocking file I/O.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn write_snapshot(&self, name: &str, at: LogOffset, bytes: &[u8]) -> std::io::Result<()> {
+        let _ = (name, at, bytes);
+        unimplemented!()
+    }
+
+    /// The newest sound snapshot of `name`.
+    #[must_use]
+    pub fn snapshot(&self, name: &str) -> Option<Snapshot> {
+        let _ = name;
+        unimplemented!()
+    }
+
+    /// How far the log has got.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        unimplemented!()
+    }
+
+    /// Used share of the store's disk in 0..=1, not counting space preallocated but unused.
+    #[must_use]
+    pub fn disk_used(&self) -> f64 {
+        unimplemented!()
+    }
+
+    /// Takes no more appends, syncs everything, stops the threads. Reads still work until drop.
+    /// Blocking.
+    pub fn close(&self) {
+        unimplemented!()
+    }
+}
+
+/// Interest in queues; dropping it costs nothing.
+#[derive(Debug)]
+pub struct Watch {}
+
+impl Watch {
+    /// Resolves at once if something was added since the watch was made or last resolved.
+    pub async fn changed(&mut self) {
+        unimplemented!()
+    }
+}

@@ -9,6 +9,7 @@ pub mod crash;
 pub mod flights;
 pub mod lines;
 pub mod node;
+pub mod sample;
 pub mod suite;
 
 pub use node::Node;

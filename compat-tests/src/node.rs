@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -134,7 +134,7 @@ impl Node {
     ///
     /// # Errors
     /// It was not running, or did not stop, or did not exit with 0.
-    pub fn terminate(&mut self) -> Result<ExitStatus> {
+    pub fn terminate(&mut self) -> Result<()> {
         let mut child = self.child.take().context("the node is not running")?;
         let told = Command::new("kill")
             .args(["-TERM", &child.id().to_string()])
@@ -148,7 +148,7 @@ impl Node {
                     "twinmq stopped with {status}:\n{}",
                     self.log_tail()
                 );
-                return Ok(status);
+                return Ok(());
             }
             if began.elapsed() > PATIENCE {
                 child.kill()?;

@@ -6,7 +6,6 @@
 //! Leaves out half messages and timer messages: both are refused (13) with words that say so rather
 //! than delivered at once.
 
-use crate::args;
 use crate::error::Refusal;
 use crate::names;
 use crate::peer::Peer;
@@ -25,7 +24,7 @@ use twinmq_core::groups::Groups;
 use twinmq_core::produce::{MessageIn, MessageOut, Producing};
 use twinmq_core::retry::{Retry, SendBack};
 use twinmq_remoting::code::response;
-use twinmq_remoting::fields::send::Send;
+use twinmq_remoting::fields::send::{Send, SendBack as BackHeader};
 use twinmq_remoting::{Command, Outcome};
 
 /// From here on a client's own bound of retries counts (RocketMQ `MQVersion.V3_4_9`).
@@ -72,7 +71,7 @@ impl Sending {
         let target = self.target(peer, request, &head).await?;
         refuse_what_is_not_served(&head, &traits)?;
         let now_ms = crate::now_ms();
-        let (messages, key) = if batch || head.batch {
+        let (messages, key) = if batch || head.batch == Some(true) {
             let messages = self.batch(peer, request, &head, now_ms)?;
             (messages, traits.unique_key.to_owned())
         } else {
@@ -315,11 +314,9 @@ impl Sending {
 
     /// 36: a consumer gives a message back.
     pub(crate) fn send_back(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let fields = &request.fields;
-        let offset: u64 = args::number(fields, "offset")?;
-        let group = args::text(fields, "group")?;
-        let delay_level: i32 = args::number(fields, "delayLevel")?;
-        let max: Option<i32> = args::maybe_number(fields, "maxReconsumeTimes")?;
+        let head = BackHeader::read(&request.fields)?;
+        let (offset, group) = (head.offset, head.group);
+        let address = u64::try_from(offset).map_err(|_| unreadable(offset))?;
         let definition = self
             .groups
             .get(group)
@@ -330,9 +327,11 @@ impl Sending {
         }
         let back = SendBack {
             group: group.to_owned(),
-            address: twinmq_store::Address(offset),
-            delay_level,
-            max_reconsume_times: max.filter(|_| request.version >= VERSION_MAX_RECONSUME),
+            address: twinmq_store::Address(address),
+            delay_level: head.delay_level,
+            max_reconsume_times: head
+                .max_reconsume_times
+                .filter(|_| request.version >= VERSION_MAX_RECONSUME),
         };
         let (retry, tallies) = (self.retry.clone(), self.tallies.clone());
         Ok(Outcome::later(async move {
@@ -343,14 +342,16 @@ impl Sending {
                 }
                 Err(twinmq_core::retry::RetryError::Read(error)) => {
                     tracing::warn!(offset, %error, "a message sent back could not be read");
-                    let refusal =
-                        Refusal::system(format!("look message by offset failed, {offset}"));
-                    Some(crate::table::refused(&reply, refusal))
+                    Some(crate::table::refused(&reply, unreadable(offset)))
                 }
                 Err(error) => Some(crate::table::refused(&reply, error.into())),
             }
         }))
     }
+}
+
+fn unreadable(offset: i64) -> Refusal {
+    Refusal::system(format!("look message by offset failed, {offset}"))
 }
 
 fn forbid(topic: &str, forbidden: bool) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 //! Definitions of consumer groups (RocketMQ's subscription groups). A group without one is legal.
 
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -45,34 +45,57 @@ impl Default for Group {
 
 /// All definitions. Kept on the catalog's internal queue.
 #[derive(Debug)]
-pub struct Groups {}
+pub struct Groups {
+    catalog: Arc<Catalog>,
+}
 
 impl Groups {
+    pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
+        Self { catalog }
+    }
     /// One definition, by the group's native name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Group>> {
-        let _ = name;
-        unimplemented!()
+        self.catalog.group(name)
     }
     /// All definitions, in name order.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Group>> {
-        unimplemented!()
+        self.catalog.all_groups()
     }
     /// Creates or replaces a definition; durable when it returns.
     ///
     /// # Errors
     /// `InvalidName`, or the log's.
     pub async fn put(&self, group: Group) -> Result<Arc<Group>, CatalogError> {
-        let _ = group;
-        unimplemented!()
+        let name = group.group_name.clone();
+        check_name(&name)?;
+        self.catalog.set_group(&name, Some(&group)).await?;
+        self.get(&name).ok_or(CatalogError::Unknown(name))
     }
     /// Deletes a definition.
     ///
     /// # Errors
     /// The log's.
     pub async fn delete(&self, name: &str) -> Result<(), CatalogError> {
-        let _ = name;
-        unimplemented!()
+        self.catalog.set_group(name, None).await
     }
+}
+
+/// RocketMQ's rule for group names: `^[%|a-zA-Z0-9_-]+$`, at most 120 characters.
+fn check_name(name: &str) -> Result<(), CatalogError> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '|' | '_' | '-');
+    let reason = if name.is_empty() {
+        "is empty"
+    } else if name.len() > 120 {
+        "is longer than 120 characters"
+    } else if !name.chars().all(legal) {
+        "has characters other than %|a-zA-Z0-9_-"
+    } else {
+        return Ok(());
+    };
+    Err(CatalogError::InvalidName {
+        name: name.to_owned(),
+        reason: reason.to_owned(),
+    })
 }

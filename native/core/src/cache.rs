@@ -107,7 +107,10 @@ mod tests {
         }
         assert!(cache.get(0, |_| true).is_some());
         cache.put(3, Arc::new(3), 100);
-        assert!(cache.get(1, |_| true).is_none(), "1 was used least recently");
+        assert!(
+            cache.get(1, |_| true).is_none(),
+            "1 was used least recently"
+        );
         assert!(cache.get(0, |_| true).is_some());
         assert!(cache.get(0, |_| false).is_none(), "not good enough");
         cache.put(4, Arc::new(4), 1000);

@@ -274,7 +274,10 @@ impl Catalog {
             view,
             offsets,
         };
-        catalog.found(levels).await.map_err(|error| fail(error.to_string()))?;
+        catalog
+            .found(levels)
+            .await
+            .map_err(|error| fail(error.to_string()))?;
         catalog.drop_deleted().await;
         Ok(catalog)
     }
@@ -404,12 +407,12 @@ impl Catalog {
             // The same name on both sides, so that native clients see whose it is; perm has no write.
             (Origin::Kafka, Class::Internal) => (own.clone(), own),
             (Origin::Native, _) => {
-                let other = payload::kafka_name(&new.name)
+                let other = names::kafka_topic(&new.name)
                     .filter(|name| self.free(new, name, self.view.by_kafka(name).is_none()));
                 (other, own)
             }
             (Origin::Kafka, _) => {
-                let other = payload::native_name(&new.name)
+                let other = names::native_topic(&new.name)
                     .filter(|name| self.free(new, name, self.view.by_native(name).is_none()));
                 (own, other)
             }
@@ -430,11 +433,7 @@ impl Catalog {
 
     fn check_in(&self, state: &State, new: &NewTopic) -> Result<(), CatalogError> {
         let name = &new.name;
-        let valid = match new.origin {
-            Origin::Kafka => payload::check_kafka_name(name),
-            Origin::Native => payload::check_native_name(name),
-        };
-        valid.map_err(|reason| CatalogError::InvalidName {
+        check_name(name, new.origin).map_err(|reason| CatalogError::InvalidName {
             name: name.clone(),
             reason,
         })?;
@@ -556,7 +555,10 @@ impl Catalog {
         if let Some(attributes) = &change.attributes {
             crate::settings::check_attributes(attributes)?;
         }
-        for count in [change.read_queues, change.write_queues].into_iter().flatten() {
+        for count in [change.read_queues, change.write_queues]
+            .into_iter()
+            .flatten()
+        {
             self.check_count(count)?;
         }
         let end = self
@@ -654,7 +656,9 @@ impl Catalog {
             tracing::warn!(%error, "queues of deleted topics are not dropped yet");
             return;
         }
-        let dropped = self.record(|_| Ok(vec![Change::Dropped(numbers.clone())])).await;
+        let dropped = self
+            .record(|_| Ok(vec![Change::Dropped(numbers.clone())]))
+            .await;
         if let Err(error) = dropped {
             tracing::warn!(%error, "dropped queues could not be noted");
         }
@@ -737,6 +741,25 @@ impl Origin {
             Self::Native => Self::Kafka,
         }
     }
+}
+
+/// RocketMQ's limit is 127 characters, but for retry and dead-letter topics.
+fn check_name(name: &str, origin: Origin) -> Result<(), String> {
+    let legal = match origin {
+        Origin::Kafka => names::check_kafka_topic(name),
+        Origin::Native => names::check_native_topic(name),
+    };
+    legal.map_err(|error| error.to_string())?;
+    let returned = [names::NATIVE_RETRY, names::NATIVE_DLQ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    if origin == Origin::Native && !returned && name.len() > names::NATIVE_TOPIC_MAX {
+        return Err(format!(
+            "it has more than {} bytes",
+            names::NATIVE_TOPIC_MAX
+        ));
+    }
+    Ok(())
 }
 
 /// A random id whose Base64 form does not begin with `-`, as Kafka's own are.

@@ -83,7 +83,6 @@ impl Default for CoreConfig {
     }
 }
 
-
 impl CoreConfig {
     /// Refuses contradictions: the key to change and why.
     ///
@@ -101,7 +100,10 @@ impl CoreConfig {
         }
         for (key, count) in [
             ("core.num_partitions", self.num_partitions),
-            ("core.default_topic_queue_nums", self.default_topic_queue_nums),
+            (
+                "core.default_topic_queue_nums",
+                self.default_topic_queue_nums,
+            ),
         ] {
             if count == 0 || count > self.queues_per_topic_max {
                 return Err((key, "must be from 1 to queues_per_topic_max".to_owned()));
@@ -111,13 +113,22 @@ impl CoreConfig {
             return Err(("core.log_retention_ms", "must be -1 or more".to_owned()));
         }
         if !(1..=60_000).contains(&self.commit_linger_ms) {
-            return Err(("core.commit_linger_ms", "must be from 1 to 60000".to_owned()));
+            return Err((
+                "core.commit_linger_ms",
+                "must be from 1 to 60000".to_owned(),
+            ));
         }
         if self.retention_interval_ms < 100 {
-            return Err(("core.retention_interval_ms", "must be at least 100".to_owned()));
+            return Err((
+                "core.retention_interval_ms",
+                "must be at least 100".to_owned(),
+            ));
         }
         if self.snapshot_interval_ms < 1000 {
-            return Err(("core.snapshot_interval_ms", "must be at least 1000".to_owned()));
+            return Err((
+                "core.snapshot_interval_ms",
+                "must be at least 1000".to_owned(),
+            ));
         }
         Steps::parse(&self.message_delay_level)
             .map(drop)

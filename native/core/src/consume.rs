@@ -227,7 +227,9 @@ impl Consuming {
         queue: QueueNumber,
         entries: &[Stored],
     ) -> Result<Vec<Aborted>, ConsumeError> {
-        let mut transactional = entries.iter().filter(|stored| native::transactional(stored));
+        let mut transactional = entries
+            .iter()
+            .filter(|stored| native::transactional(stored));
         let Some(first) = transactional.next() else {
             return Ok(Vec::new());
         };
@@ -249,7 +251,9 @@ impl Consuming {
                 let queue = stored.header.queue;
                 let (topic, ordinal) = self.catalog.by_queue(queue).ok_or_else(nothing)?;
                 let visible = self.store.ends(queue, topic.upto(true)).stable;
-                let aborted = self.aborted_in(queue, std::slice::from_ref(&stored)).await?;
+                let aborted = self
+                    .aborted_in(queue, std::slice::from_ref(&stored))
+                    .await?;
                 let hidden = native::is_marker(&stored)
                     || stored.header.base >= visible
                     || native::is_aborted(&stored, &aborted);

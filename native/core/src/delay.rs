@@ -146,7 +146,8 @@ impl Delays {
     ) -> Result<Self, OpenError> {
         let mut progress = Progress::default();
         if let Some(snapshot) = store.snapshot(NAME) {
-            progress = restore(&snapshot.bytes).map_err(|reason| OpenError { part: NAME, reason })?;
+            progress =
+                restore(&snapshot.bytes).map_err(|reason| OpenError { part: NAME, reason })?;
         }
         let from = progress.next;
         progress.next = machine::replay(&store, NAME, QUEUE, from, |stored| {
@@ -177,10 +178,14 @@ impl Delays {
         oldest.map_or(0.0, |due| ((now.0 - due.0).max(0) as f64) / 1000.0)
     }
 
-    /// The state, and up to where of its queue it goes. `None` if nothing changed.
-    pub(crate) fn image(&self) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
+    /// The state, and up to where of its queue it goes. `None` if nothing changed and that
+    /// is not wanted all the same.
+    pub(crate) fn image(
+        &self,
+        unchanged_too: bool,
+    ) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
         let mut progress = self.progress.lock();
-        if !std::mem::take(&mut progress.changed) {
+        if !std::mem::take(&mut progress.changed) && !unchanged_too {
             return None;
         }
         let at = self.store.progress().written;
@@ -275,7 +280,10 @@ impl Delays {
         loop {
             let first = {
                 let heads = self.heads.lock();
-                let dated = heads.iter().zip(0..).filter_map(|(due, level)| Some(((*due)?, level)));
+                let dated = heads
+                    .iter()
+                    .zip(0..)
+                    .filter_map(|(due, level)| Some(((*due)?, level)));
                 dated.min()
             };
             match first {
@@ -398,7 +406,9 @@ impl Delays {
         let count = u32::try_from(topic.queues.len()).unwrap_or(1).max(1);
         let target = Target::of(&topic, queue % count)?;
         produce::restored(&target, &message)
-            .inspect_err(|error| tracing::error!(%error, "a delayed message cannot be stored again"))
+            .inspect_err(
+                |error| tracing::error!(%error, "a delayed message cannot be stored again"),
+            )
             .ok()
     }
 }

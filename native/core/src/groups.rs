@@ -3,6 +3,7 @@
 use crate::catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use twinmq_records::names;
 
 /// RocketMQ's SubscriptionGroupConfig; field names are its JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,7 +70,10 @@ impl Groups {
     /// `InvalidName`, or the log's.
     pub async fn put(&self, group: Group) -> Result<Arc<Group>, CatalogError> {
         let name = group.group_name.clone();
-        check_name(&name)?;
+        names::check_native_group(&name).map_err(|error| CatalogError::InvalidName {
+            name: name.clone(),
+            reason: error.to_string(),
+        })?;
         self.catalog.set_group(&name, Some(&group)).await?;
         self.get(&name).ok_or(CatalogError::Unknown(name))
     }
@@ -80,22 +84,4 @@ impl Groups {
     pub async fn delete(&self, name: &str) -> Result<(), CatalogError> {
         self.catalog.set_group(name, None).await
     }
-}
-
-/// RocketMQ's rule for group names: `^[%|a-zA-Z0-9_-]+$`, at most 120 characters.
-fn check_name(name: &str) -> Result<(), CatalogError> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '%' | '|' | '_' | '-');
-    let reason = if name.is_empty() {
-        "is empty"
-    } else if name.len() > 120 {
-        "is longer than 120 characters"
-    } else if !name.chars().all(legal) {
-        "has characters other than %|a-zA-Z0-9_-"
-    } else {
-        return Ok(());
-    };
-    Err(CatalogError::InvalidName {
-        name: name.to_owned(),
-        reason: reason.to_owned(),
-    })
 }

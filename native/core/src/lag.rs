@@ -54,7 +54,9 @@ pub fn all(store: &Store, catalog: &Catalog, offsets: &Offsets, now: Timestamp) 
                 continue;
             };
             let ends = store.ends(number, topic.upto(true));
-            let at = u64::try_from(committed.offset).unwrap_or(0).max(ends.first.0);
+            let at = u64::try_from(committed.offset)
+                .unwrap_or(0)
+                .max(ends.first.0);
             let records = ends.stable.0.saturating_sub(at);
             let seconds = if records == 0 {
                 Some(0.0)
@@ -73,7 +75,10 @@ pub fn all(store: &Store, catalog: &Catalog, offsets: &Offsets, now: Timestamp) 
     lags
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a lag of 2^53 ms is 285,000 years")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a lag of 2^53 ms is 285,000 years"
+)]
 fn seconds_since(time: Timestamp, now: Timestamp) -> f64 {
     (now.0.saturating_sub(time.0).max(0) as f64) / 1000.0
 }
@@ -101,7 +106,8 @@ pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 impl Source {
     pub(crate) fn families(&self) -> Vec<MetricFamily> {
-        let (Some(catalog), Some(offsets)) = (self.catalog.upgrade(), self.offsets.upgrade()) else {
+        let (Some(catalog), Some(offsets)) = (self.catalog.upgrade(), self.offsets.upgrade())
+        else {
             return Vec::new();
         };
         self.collect(&catalog, &offsets).unwrap_or_else(|error| {
@@ -119,7 +125,11 @@ impl Source {
         let mut families = Vec::new();
         let (topics, groups, queues) = catalog.counts();
         for (name, help, value) in [
-            ("twinmq_core_topics", "Topics, system topics included.", topics),
+            (
+                "twinmq_core_topics",
+                "Topics, system topics included.",
+                topics,
+            ),
             ("twinmq_core_groups", "Groups with a definition.", groups),
             ("twinmq_core_queues", "Queues of all topics.", queues),
         ] {
@@ -185,7 +195,10 @@ impl Source {
         let mut families = records.collect();
         families.extend(seconds.collect());
         families.extend(rocketmq.collect());
-        Ok(families.into_iter().filter(|family| !family.get_metric().is_empty()).collect())
+        Ok(families
+            .into_iter()
+            .filter(|family| !family.get_metric().is_empty())
+            .collect())
     }
 
     /// One line per queue, under the names of the common Kafka exporters, while there are few enough.
@@ -216,7 +229,10 @@ impl Source {
             }
         }
         let families = lag_family.collect();
-        Ok(families.into_iter().filter(|family| !family.get_metric().is_empty()).collect())
+        Ok(families
+            .into_iter()
+            .filter(|family| !family.get_metric().is_empty())
+            .collect())
     }
 }
 
@@ -228,6 +244,12 @@ mod tests {
     fn lag_in_seconds_never_runs_backwards() {
         assert!((seconds_since(Timestamp(1000), Timestamp(2500)) - 1.5).abs() < 1e-9);
         assert!(seconds_since(Timestamp(2500), Timestamp(1000)).abs() < 1e-9);
-        assert_eq!(Upto::default(), Upto { synced: false, committed: false });
+        assert_eq!(
+            Upto::default(),
+            Upto {
+                synced: false,
+                committed: false
+            }
+        );
     }
 }

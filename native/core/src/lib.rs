@@ -70,14 +70,14 @@ impl Core {
         metrics: CoreMetrics,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        config.validate().map_err(|(key, reason)| OpenError {
-            part: key,
-            reason,
-        })?;
-        let steps = delay::Steps::parse(&config.message_delay_level).map_err(|reason| OpenError {
-            part: "core.message_delay_level",
-            reason,
-        })?;
+        config
+            .validate()
+            .map_err(|(key, reason)| OpenError { part: key, reason })?;
+        let steps =
+            delay::Steps::parse(&config.message_delay_level).map_err(|reason| OpenError {
+                part: "core.message_delay_level",
+                reason,
+            })?;
         let config = Arc::new(config);
         let levels = steps.count();
         let table = Arc::new(offsets::Table::default());

@@ -41,9 +41,8 @@ impl Default for CoreMetrics {
         let labelled = |name: &str, help: &str, label: &str| {
             IntCounterVec::new(Opts::new(name, help), &[label]).expect("the names are legal")
         };
-        let plain = |name: &str, help: &str| {
-            IntCounter::new(name, help).expect("the names are legal")
-        };
+        let plain =
+            |name: &str, help: &str| IntCounter::new(name, help).expect("the names are legal");
         let translated = labelled(
             "twinmq_core_translated_records_total",
             "Records translated for readers of the other protocol, by the layout they were read in.",

@@ -16,9 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::Notify;
-use twinmq_store::{
-    Ack, AppendError, Draft, QueueNumber, QueueOffset, Receipt, Store, Timestamp,
-};
+use twinmq_store::{Ack, AppendError, Draft, QueueNumber, QueueOffset, Receipt, Store, Timestamp};
 
 /// A group's progress in one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -224,6 +222,9 @@ impl Offsets {
         group: &str,
         entries: &[(Arc<Topic>, u32, Committed)],
     ) -> Result<(), OffsetsError> {
+        for (_, _, committed) in entries {
+            check_text(&committed.metadata)?;
+        }
         let name: Arc<str> = group.into();
         self.metrics.commits_answered.inc_by(entries.len() as u64);
         self.change(group, |partition| {
@@ -292,7 +293,8 @@ impl Offsets {
     /// # Errors
     /// See [`OffsetsError`].
     pub async fn remove_group(&self, group: &str) -> Result<(), OffsetsError> {
-        self.change(group, |partition| partition.without_group(group)).await
+        self.change(group, |partition| partition.without_group(group))
+            .await
     }
     /// Stores a Kafka classic group's record (GroupMetadata value bytes, version first; `None` = tombstone).
     ///
@@ -336,6 +338,7 @@ impl Offsets {
         group: &str,
         mut decide: impl FnMut(&mut Partition) -> Vec<Change>,
     ) -> Result<(), OffsetsError> {
+        check_text(group)?;
         let (partition, place) = self.table.partition(group);
         let queue = self.queue(place)?;
         let appended = machine::transact(
@@ -430,13 +433,17 @@ impl Offsets {
         }
     }
 
-    /// The state, and up to where of each of its queues it goes. `None` if nothing changed.
-    pub(crate) fn image(&self) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
+    /// The state, and up to where of each of its queues it goes. `None` if nothing changed
+    /// and that is not wanted all the same.
+    pub(crate) fn image(
+        &self,
+        unchanged_too: bool,
+    ) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
         let at = self.store.progress().written;
         let mut bytes = Vec::new();
         bytes.put(&FORMAT.to_be_bytes());
         let mut positions = Vec::new();
-        let mut changed = false;
+        let mut changed = unchanged_too;
         for (place, partition) in self.table.partitions.iter().enumerate() {
             let mut partition = partition.lock();
             changed |= std::mem::take(&mut partition.changed);
@@ -462,6 +469,18 @@ impl Offsets {
             partition.lock().changed = true;
         }
     }
+}
+
+/// Kafka's records count text with an i16.
+fn check_text(text: &str) -> Result<(), AppendError> {
+    const MAX: usize = i16::MAX as usize;
+    if text.len() > MAX {
+        return Err(AppendError::TooLarge {
+            bytes: text.len() as u64,
+            max: MAX as u64,
+        });
+    }
+    Ok(())
 }
 
 fn restore(table: &Table, bytes: &[u8]) -> Result<(), String> {

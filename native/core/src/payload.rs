@@ -10,6 +10,9 @@ use bytes::{Bytes, BytesMut};
 use smallvec::smallvec;
 use std::net::SocketAddr;
 use twinmq_records::batch::{self, BatchError, Facts, Tag, Walk, Writer};
+use twinmq_records::internal::{
+    InternalError, OffsetKey, OffsetValue, OffsetsKey, encode_group_key,
+};
 pub(crate) use twinmq_records::message::java_hash;
 use twinmq_store::{Draft, Fill, Flags, Kind, Place, Producer, QueueNumber, Stored, Timestamp};
 
@@ -192,4 +195,89 @@ fn check_times(
     }
     Ok(())
 }
+
+/// What a record of `__consumer_offsets` says; `None` for kinds that are not kept here.
+pub(crate) fn offsets_change(key: &[u8], value: Option<&[u8]>) -> Result<Option<Change>, String> {
+    let bad = |error: InternalError| error.to_string();
+    Ok(match OffsetsKey::decode(key).map_err(bad)? {
+        OffsetsKey::Offset(key) => Some(Change::Offset {
+            group: key.group.into(),
+            topic: key.topic.into(),
+            queue: u32::try_from(key.partition).map_err(|_| "a negative partition".to_owned())?,
+            value: value
+                .map(|value| OffsetValue::decode(value).map(committed))
+                .transpose()
+                .map_err(bad)?,
+        }),
+        OffsetsKey::Group(group) => Some(Change::Group {
+            group: group.into(),
+            value: value.map(Bytes::copy_from_slice),
+        }),
+        OffsetsKey::Other(_) => None,
+    })
+}
+
+fn committed(value: OffsetValue) -> Committed {
+    Committed {
+        offset: value.offset,
+        leader_epoch: value.leader_epoch,
+        metadata: value.metadata,
+        commit_time: Timestamp(value.commit_time),
+        expires: value.expire_time.map(Timestamp),
+    }
+}
+
+/// The record of a change in `__consumer_offsets`.
+pub(crate) fn offsets_pair(change: &Change) -> Result<Pair, InternalError> {
+    Ok(match change {
+        Change::Offset {
+            group,
+            topic,
+            queue,
+            value,
+        } => Pair {
+            key: OffsetKey {
+                group: group.to_string(),
+                topic: topic.to_string(),
+                partition: i32::try_from(*queue).unwrap_or(i32::MAX),
+            }
+            .encode()?,
+            value: value.as_ref().map(offset_value).transpose()?,
+        },
+        Change::Group { group, value } => Pair {
+            key: encode_group_key(group)?,
+            value: value.as_ref().map(|value| value.to_vec()),
+        },
+    })
+}
+
+fn offset_value(committed: &Committed) -> Result<Vec<u8>, InternalError> {
+    OffsetValue {
+        offset: committed.offset,
+        leader_epoch: committed.leader_epoch,
+        metadata: committed.metadata.clone(),
+        commit_time: committed.commit_time.0,
+        expire_time: committed.expires.map(|time| time.0),
+        topic_id: None,
+    }
+    .encode()
+}
 //REST
+pub(crate) fn opened(
+    stored: &Stored,
+    topic: &str,
+    ordinal: u32,
+    host: SocketAddr,
+    decompressed_max: u64,
+) -> Result<OpenedBatch, String> {
+    let _ = (stored, topic, ordinal, host, decompressed_max);
+    unimplemented!()
+}
+pub(crate) fn framed(
+    stored: &[Stored],
+    bytes: usize,
+    decompressed_max: u64,
+) -> Result<Bytes, String> {
+    let _ = (stored, bytes, decompressed_max);
+    unimplemented!()
+}

@@ -14,8 +14,8 @@ use twinmq_records::batch::BatchError;
 use twinmq_records::message::{self, MessageError, MessageView, NewMessage};
 use twinmq_records::properties::{self, Properties, PropertiesBuilder};
 use twinmq_store::{
-    Ack, Address, AppendError, Draft, Fill, Flags, Kind, LogOffset, Place, QueueNumber, QueueOffset,
-    Receipt, Store, Timestamp,
+    Ack, Address, AppendError, Draft, Fill, Flags, Kind, LogOffset, Place, QueueNumber,
+    QueueOffset, Receipt, Store, Timestamp,
 };
 
 /// Why a record was not taken.
@@ -159,7 +159,9 @@ impl Marks {
                 marks.tag_hash = std::str::from_utf8(value).map_or(0, message::java_hash);
             } else if name == properties::DELAY.as_bytes() {
                 let level = std::str::from_utf8(value).ok();
-                marks.delay = level.and_then(|level| level.trim().parse().ok()).unwrap_or(0);
+                marks.delay = level
+                    .and_then(|level| level.trim().parse().ok())
+                    .unwrap_or(0);
             }
         }
         marks
@@ -374,7 +376,9 @@ impl Producing {
             .catalog
             .by_native(system::SCHEDULE_TOPIC)
             .ok_or_else(|| ProduceError::NotWritable("there is no schedule topic".to_owned()))?;
-        let level = u32::try_from(marks.delay).unwrap_or(1).clamp(1, self.levels);
+        let level = u32::try_from(marks.delay)
+            .unwrap_or(1)
+            .clamp(1, self.levels);
         let over = Target::of(&schedule, level - 1).ok_or(ProduceError::NoSuchQueue(level - 1))?;
         *sync |= schedule.resolved.flush_sync;
         let properties = scheduled(&message.properties, target, level)?;
@@ -490,7 +494,11 @@ fn scheduled(text: &[u8], target: &Target, level: u32) -> Result<Bytes, ProduceE
     };
     set(&mut properties, properties::DELAY, &level.to_string())?;
     set(&mut properties, properties::REAL_TOPIC, &target.name)?;
-    set(&mut properties, properties::REAL_QID, &target.ordinal.to_string())?;
+    set(
+        &mut properties,
+        properties::REAL_QID,
+        &target.ordinal.to_string(),
+    )?;
     Ok(properties.finish())
 }
 

@@ -13,13 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use thiserror::Error;
 use twinmq_records::message::{MessageError, MessageView};
+use twinmq_records::names::{NATIVE_DLQ, NATIVE_RETRY};
 use twinmq_records::properties::{self, PropertiesBuilder, PropertyError};
 use twinmq_store::{Ack, Address, Store};
 
-/// Before a group's name: its retry topic.
-pub const RETRY_PREFIX: &str = "%RETRY%";
-/// Before a group's name: its dead letters.
-pub const DEAD_PREFIX: &str = "%DLQ%";
 /// The retry ladder starts at this delay level.
 const FIRST_LEVEL: i32 = 3;
 
@@ -102,10 +99,11 @@ impl Retry {
         let most = back.max_reconsume_times.unwrap_or(group.retry_max_times);
         let dead = back.delay_level < 0 || message.reconsume_times >= most;
         let topic = if dead {
-            self.topic(&format!("{DEAD_PREFIX}{}", back.group), 1).await?
+            self.topic(&format!("{NATIVE_DLQ}{}", back.group), 1)
+                .await?
         } else {
             let queues = u32::try_from(group.retry_queue_nums).unwrap_or(1);
-            let name = format!("{RETRY_PREFIX}{}", back.group);
+            let name = format!("{NATIVE_RETRY}{}", back.group);
             self.topic(&name, queues).await?
         };
         let level = match back.delay_level {
@@ -113,9 +111,8 @@ impl Retry {
             0 => FIRST_LEVEL.saturating_add(message.reconsume_times),
             level => level,
         };
-        let properties = returned_properties(&message, level).map_err(|error| {
-            ProduceError::Message(MessageError::Corrupt(error.to_string()))
-        })?;
+        let properties = returned_properties(&message, level)
+            .map_err(|error| ProduceError::Message(MessageError::Corrupt(error.to_string())))?;
         let returned = MessageIn {
             flag: message.flag,
             sys_flag: message.sys_flag,
@@ -185,12 +182,14 @@ async fn create(catalog: &Catalog, name: &str, queues: u32) -> Result<Arc<Topic>
 
 /// A delayed message's topic is gone: a group's own topics are created again, others are not.
 pub(crate) async fn create_if_returned(catalog: &Catalog, name: &str) -> Option<Arc<Topic>> {
-    if !name.starts_with(RETRY_PREFIX) && !name.starts_with(DEAD_PREFIX) {
+    if !name.starts_with(NATIVE_RETRY) && !name.starts_with(NATIVE_DLQ) {
         return None;
     }
     create(catalog, name, 1)
         .await
-        .inspect_err(|error| tracing::warn!(%error, name, "the topic of returned messages is missing"))
+        .inspect_err(
+            |error| tracing::warn!(%error, name, "the topic of returned messages is missing"),
+        )
         .ok()
 }
 

@@ -96,7 +96,11 @@ mod tests {
         roster.put("g", member("b", Tongue::Kafka));
         roster.put("g", member("a", Tongue::Native));
         roster.put("g", member("a", Tongue::Native));
-        let ids: Vec<_> = roster.members("g").iter().map(|m| m.id.to_string()).collect();
+        let ids: Vec<_> = roster
+            .members("g")
+            .iter()
+            .map(|m| m.id.to_string())
+            .collect();
         assert_eq!(ids, ["a", "b"]);
         roster.remove("g", "a");
         roster.remove("g", "b");

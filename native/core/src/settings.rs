@@ -54,10 +54,19 @@ pub const SETTINGS: &[Setting] = &[
         "message.timestamp.type",
         Values::Word(&["CreateTime", "LogAppendTime"]),
     ),
-    setting("message.timestamp.before.max.ms", Values::Number(0, i64::MAX)),
-    setting("message.timestamp.after.max.ms", Values::Number(0, i64::MAX)),
+    setting(
+        "message.timestamp.before.max.ms",
+        Values::Number(0, i64::MAX),
+    ),
+    setting(
+        "message.timestamp.after.max.ms",
+        Values::Number(0, i64::MAX),
+    ),
     // Gone in Kafka 4.0; tools of the 3.x era still set them.
-    setting("message.timestamp.difference.max.ms", Values::Number(0, i64::MAX)),
+    setting(
+        "message.timestamp.difference.max.ms",
+        Values::Number(0, i64::MAX),
+    ),
     setting("message.format.version", Values::Text),
     setting("message.downconversion.enable", Values::Bool),
     setting("compression.type", Values::Word(&["producer"])),
@@ -93,7 +102,14 @@ const ATTRIBUTES: &[Setting] = &[
     setting("queue.type", Values::Word(&["SimpleCQ"])),
     setting(
         "message.type",
-        Values::Word(&["UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"]),
+        Values::Word(&[
+            "UNSPECIFIED",
+            "NORMAL",
+            "FIFO",
+            "DELAY",
+            "TRANSACTION",
+            "MIXED",
+        ]),
     ),
     setting("reserve.time", Values::Number(-1, i64::MAX)),
 ];

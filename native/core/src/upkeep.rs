@@ -20,6 +20,8 @@ use twinmq_store::{Keep, LogOffset, QueueNumber, QueueOffset, Store};
 
 /// A day more than the longest delay is kept of the schedule topic.
 const SCHEDULE_SLACK_MS: u64 = 86_400_000;
+/// The store's usual file size; how far snapshots may lag before they pin files.
+const FILE_BYTES: u64 = 1 << 30;
 /// Longest wait for a lingering write at closing.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
@@ -47,9 +49,16 @@ pub(crate) struct Upkeep {
 /// What the newest snapshots cover, per machine.
 #[derive(Debug, Default)]
 struct Snapshots {
-    /// Positions of the last snapshot: what may go once another has been written.
-    last: HashMap<&'static str, Vec<(QueueNumber, QueueOffset)>>,
+    last: HashMap<&'static str, Last>,
     catalog_version: Option<u64>,
+}
+
+/// A machine's last snapshot.
+#[derive(Debug)]
+struct Last {
+    at: LogOffset,
+    /// What lies below may go once another snapshot has been written.
+    positions: Vec<(QueueNumber, QueueOffset)>,
 }
 
 impl Upkeep {
@@ -61,7 +70,10 @@ impl Upkeep {
         let delays = Arc::clone(&parts.delays);
         tasks.spawn(until(stop.subscribe(), async move { delays.run().await }));
         let offsets = Arc::clone(&parts.offsets);
-        tasks.spawn(until(stop.subscribe(), async move { offsets.linger().await }));
+        tasks.spawn(until(
+            stop.subscribe(),
+            async move { offsets.linger().await },
+        ));
         let own = Arc::clone(&parts);
         tasks.spawn(until(stop.subscribe(), async move { own.retain().await }));
         let (own, state) = (Arc::clone(&parts), Arc::clone(&snapshots));
@@ -141,25 +153,32 @@ impl Parts {
         }
     }
 
-    /// Snapshots every machine that changed.
+    /// Snapshots every machine that changed, and those whose last snapshot would pin old files.
     async fn snapshot(&self, state: &mut Snapshots) {
         let version = self.catalog.version().0;
-        if state.catalog_version != Some(version) {
+        if state.catalog_version != Some(version) || self.old(state, "catalog") {
             let (image, positions) = self.catalog.image();
             if self.save(state, image, positions).await {
                 state.catalog_version = Some(version);
             }
         }
-        if let Some((image, positions)) = self.offsets.image()
+        if let Some((image, positions)) = self.offsets.image(self.old(state, "offsets"))
             && !self.save(state, image, positions).await
         {
             self.offsets.image_lost();
         }
-        if let Some((image, positions)) = self.delays.image()
+        if let Some((image, positions)) = self.delays.image(self.old(state, "delays"))
             && !self.save(state, image, positions).await
         {
             self.delays.image_lost();
         }
+    }
+
+    /// Whether the log has gone on by half a file since a machine's last snapshot.
+    fn old(&self, state: &Snapshots, name: &str) -> bool {
+        let written = self.store.progress().written.0;
+        let last = state.last.get(name).map_or(0, |last| last.at.0);
+        written.saturating_sub(last) > FILE_BYTES / 2
     }
 
     /// Writes an image. What only the snapshot before the last one needed may go then.
@@ -177,10 +196,10 @@ impl Parts {
         }
         self.metrics.snapshots.inc();
         tracing::debug!(machine = name, %at, "snapshot written");
-        if let Some(older) = state.last.insert(name, positions)
+        if let Some(older) = state.last.insert(name, Last { at, positions })
             && self.worth_it(at)
         {
-            self.release(&older).await;
+            self.release(&older.positions).await;
         }
         true
     }
@@ -188,8 +207,7 @@ impl Parts {
     /// Raising first offsets costs a write per queue: only when the log is longer than what the
     /// retention of a file could win.
     fn worth_it(&self, at: LogOffset) -> bool {
-        const FILE: u64 = 1 << 30;
-        at.0.saturating_sub(self.store.progress().head.0) > FILE
+        at.0.saturating_sub(self.store.progress().head.0) > FILE_BYTES / 2
     }
 
     async fn release(&self, positions: &[(QueueNumber, QueueOffset)]) {

@@ -98,7 +98,9 @@ impl Change {
         let bad = |error: serde_json::Error| format!("{key}: {error}");
         if key == "dropped" {
             let value = value.unwrap_or(b"[]");
-            return serde_json::from_slice(value).map(Self::Dropped).map_err(bad);
+            return serde_json::from_slice(value)
+                .map(Self::Dropped)
+                .map_err(bad);
         }
         match (key.split_once('/'), value) {
             (Some(("topic", _)), Some(value)) => {

@@ -1,8 +1,8 @@
 //! The catalog's state machine: what a change does, live and at replay alike, and its snapshot.
 
+use super::Topic;
 use super::definition::{Change, Definition};
 use super::view::View;
-use super::Topic;
 use crate::config::CoreConfig;
 use crate::groups::Group;
 use serde::{Deserialize, Serialize};
@@ -74,14 +74,16 @@ impl State {
             Change::TopicGone(id) => {
                 if let Some(topic) = view.by_id(*id) {
                     self.topics.remove(topic.key());
-                    self.dropping.extend(topic.queues.iter().map(|queue| queue.0));
+                    self.dropping
+                        .extend(topic.queues.iter().map(|queue| queue.0));
                     self.unlike(&topic);
                     view.remove(&topic);
                 }
             }
             Change::Group(group) => {
                 let group = Arc::new(group.clone());
-                self.groups.insert(group.group_name.clone(), Arc::clone(&group));
+                self.groups
+                    .insert(group.group_name.clone(), Arc::clone(&group));
                 view.put_group(group);
             }
             Change::GroupGone(name) => {
@@ -104,7 +106,10 @@ impl State {
         let top = topic.queues.iter().map(|queue| queue.0).max().unwrap_or(0);
         self.next_queue = self.next_queue.max(top.saturating_add(1));
         let topic = Arc::new(topic);
-        if let Some(old) = self.topics.insert(Arc::clone(topic.key()), Arc::clone(&topic)) {
+        if let Some(old) = self
+            .topics
+            .insert(Arc::clone(topic.key()), Arc::clone(&topic))
+        {
             self.unlike(&old);
         }
         if let Some(name) = &topic.kafka {
@@ -132,8 +137,16 @@ impl State {
             dropping: self.dropping.iter().copied().collect(),
             version: self.version.0,
             changed: self.version.1.0,
-            topics: self.topics.values().map(|topic| Definition::of(topic)).collect(),
-            groups: self.groups.values().map(|group| Group::clone(group)).collect(),
+            topics: self
+                .topics
+                .values()
+                .map(|topic| Definition::of(topic))
+                .collect(),
+            groups: self
+                .groups
+                .values()
+                .map(|group| Group::clone(group))
+                .collect(),
         };
         serde_json::to_vec(&image).unwrap_or_default()
     }

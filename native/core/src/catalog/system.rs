@@ -25,7 +25,11 @@ const SELF_TEST: &str = "SELF_TEST_TOPIC";
 const OFFSET_MOVED: &str = "OFFSET_MOVED_EVENT";
 const BENCHMARK: &str = "BenchmarkTest";
 /// Reserved without being created.
-const ONLY_RESERVED: [&str; 3] = ["RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "rmq_sys_wheel_timer"];
+const ONLY_RESERVED: [&str; 3] = [
+    "RMQ_SYS_TRACE_TOPIC",
+    "CHECKPOINT_TOPIC",
+    "rmq_sys_wheel_timer",
+];
 
 /// Whether clients may never send to this topic (RocketMQ's `isNotAllowedSendTopic`).
 #[must_use]

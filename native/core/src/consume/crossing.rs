@@ -113,7 +113,8 @@ impl Crossing {
         };
         let limit = FRAME_BYTES.min(bytes_max as usize);
         let (taken, bytes, full) = extent(entries, limit);
-        let good = |framed: &Framed| framed.entries == taken || (framed.full && framed.entries < taken);
+        let good =
+            |framed: &Framed| framed.entries == taken || (framed.full && framed.entries < taken);
         let key = first.header.log_offset;
         if let Some(framed) = self.framed.get(key, good) {
             return Ok(Framed::clone(&framed));

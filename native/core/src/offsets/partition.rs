@@ -28,26 +28,6 @@ pub(crate) enum Change {
     },
 }
 
-impl Change {
-    fn encode(&self) -> Pair {
-        match self {
-            Self::Offset {
-                group,
-                topic,
-                queue,
-                value,
-            } => Pair {
-                key: payload::offset_key(group, topic, *queue),
-                value: value.as_ref().map(payload::offset_value),
-            },
-            Self::Group { group, value } => Pair {
-                key: payload::group_key(group),
-                value: value.as_ref().map(|value| value.to_vec()),
-            },
-        }
-    }
-}
-
 /// A slot of the table.
 #[derive(Clone, Debug)]
 struct Slot {
@@ -123,7 +103,14 @@ impl Partition {
         }
     }
 
-    fn set(&mut self, group: &str, topic: &Arc<str>, queue: u32, committed: Committed, lingers: bool) {
+    fn set(
+        &mut self,
+        group: &str,
+        topic: &Arc<str>,
+        queue: u32,
+        committed: Committed,
+        lingers: bool,
+    ) {
         if !self.groups.contains_key(group) {
             self.groups.insert(group.into(), GroupOffsets::default());
         }
@@ -135,7 +122,9 @@ impl Partition {
             queues.insert(queue, slot);
         } else {
             let topic = Arc::clone(topic);
-            offsets.topics.insert(topic, BTreeMap::from([(queue, slot)]));
+            offsets
+                .topics
+                .insert(topic, BTreeMap::from([(queue, slot)]));
         }
     }
 
@@ -157,7 +146,7 @@ impl Partition {
         changes
             .chunks(BATCH_RECORDS)
             .map(|chunk| {
-                let pairs: Vec<_> = chunk.iter().map(Change::encode).collect();
+                let pairs: Vec<_> = chunk.iter().filter_map(pair).collect();
                 payload::pack(queue, now, &pairs)
             })
             .collect()
@@ -228,7 +217,10 @@ impl Partition {
             self.set(group, topic, queue, committed, true);
         }
         self.changed = true;
-        let group = self.groups.get_key_value(group).map(|(name, _)| Arc::clone(name));
+        let group = self
+            .groups
+            .get_key_value(group)
+            .map(|(name, _)| Arc::clone(name));
         if let Some(group) = group {
             self.lingering.push((group, Arc::clone(topic), queue));
         }
@@ -395,10 +387,19 @@ impl Partition {
                 }
                 topics.insert(topic, queues);
             }
-            partition.groups.insert(group, GroupOffsets { topics, record });
+            partition
+                .groups
+                .insert(group, GroupOffsets { topics, record });
         }
         Ok(partition)
     }
+}
+
+/// A change's record. Names and texts were checked when they came in.
+fn pair(change: &Change) -> Option<Pair> {
+    payload::offsets_pair(change)
+        .inspect_err(|error| tracing::error!(%error, "a commit cannot be written"))
+        .ok()
 }
 
 /// What a lingering commit did.

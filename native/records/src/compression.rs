@@ -81,7 +81,7 @@ pub struct Unpacker<'a> {
 
 enum Kind<'a> {
     Plain(&'a [u8]),
-    Gzip(flate2::bufread::MultiGzDecoder<&'a [u8]>),
+    Gzip(Box<flate2::bufread::MultiGzDecoder<&'a [u8]>>),
     Snappy(Snappy<'a>),
     Lz4(Box<lz4_flex::frame::FrameDecoder<&'a [u8]>>),
     Zstd(zstd::stream::read::Decoder<'static, &'a [u8]>),
@@ -107,7 +107,7 @@ impl<'a> Unpacker<'a> {
     pub fn new(codec: Codec, input: &'a [u8], max: u64) -> Result<Self, CompressionError> {
         let kind = match codec {
             Codec::None => Kind::Plain(input),
-            Codec::Gzip => Kind::Gzip(flate2::bufread::MultiGzDecoder::new(input)),
+            Codec::Gzip => Kind::Gzip(Box::new(flate2::bufread::MultiGzDecoder::new(input))),
             Codec::Snappy => Kind::Snappy(Snappy::new(input)),
             Codec::Lz4 => {
                 check_lz4_frame(input).ok_or_else(|| corrupt("lz4: broken frame"))?;

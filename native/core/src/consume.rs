@@ -12,6 +12,7 @@ use crate::payload;
 use crate::produce::Producing;
 use bytes::Bytes;
 use crossing::Crossing;
+pub(crate) use crossing::OpenedBatch;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{

@@ -30,10 +30,12 @@ pub struct Member {
     pub held: Vec<(Arc<str>, u32)>,
 }
 
+type Members = BTreeMap<Arc<str>, Member>;
+
 /// Who is in which group now. In memory only: members come back by themselves.
 #[derive(Debug, Default)]
 pub struct Roster {
-    groups: parking_lot::RwLock<HashMap<Arc<str>, BTreeMap<Arc<str>, Member>>>,
+    groups: parking_lot::RwLock<HashMap<Arc<str>, Members>>,
 }
 
 impl Roster {

@@ -6,6 +6,7 @@
 
 mod clock;
 mod config;
+pub mod disk;
 mod entry;
 mod error;
 mod index;

@@ -15,7 +15,6 @@
 
 use bytes::Bytes;
 use memmap2::{Advice, MmapOptions, MmapRaw};
-use std::cell::UnsafeCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -35,20 +34,32 @@ pub(super) trait Backing: Send + Sync + fmt::Debug {
 }
 
 /// Plain memory that is written and read like a map.
-pub(super) struct Heap(Box<[UnsafeCell<u8>]>);
+pub(super) struct Heap {
+    pointer: *mut u8,
+    len: usize,
+}
 
+// SAFETY: the memory belongs to this value alone and may be freed by any thread.
+unsafe impl Send for Heap {}
 // SAFETY: all access goes through raw pointers under the contract on top of this file.
 unsafe impl Sync for Heap {}
 
+impl Drop for Heap {
+    fn drop(&mut self) {
+        let whole = std::ptr::slice_from_raw_parts_mut(self.pointer, self.len);
+        // SAFETY: made by `Box::into_raw` in `new` with this very length, and dropped once.
+        drop(unsafe { Box::from_raw(whole) });
+    }
+}
+
 impl Heap {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes.into_iter().map(UnsafeCell::new).collect())
+        let len = bytes.len();
+        let pointer = Box::into_raw(bytes.into_boxed_slice()).cast();
+        Self { pointer, len }
     }
     pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-    fn pointer(&self) -> *mut u8 {
-        UnsafeCell::raw_get(self.0.as_ptr())
+        self.len
     }
     /// Copies out; the end is cut to the length.
     pub(super) fn read(&self, at: usize, into: &mut [u8]) -> usize {
@@ -56,7 +67,7 @@ impl Heap {
         if n > 0 {
             // SAFETY: at + n <= len, `into` is exclusive, and nobody writes these bytes (contract;
             // the simulated disk in addition holds its lock over every file access).
-            unsafe { std::ptr::copy_nonoverlapping(self.pointer().add(at), into.as_mut_ptr(), n) };
+            unsafe { std::ptr::copy_nonoverlapping(self.pointer.add(at), into.as_mut_ptr(), n) };
         }
         n
     }
@@ -67,7 +78,7 @@ impl Heap {
         }
         // SAFETY: in bounds as just checked; one writer at a time (contract).
         unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer().add(at), bytes.len());
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer.add(at), bytes.len());
         }
         true
     }
@@ -128,7 +139,7 @@ impl Map {
     fn pointer(&self) -> *mut u8 {
         match &self.0 {
             Memory::File(map) => map.as_mut_ptr(),
-            Memory::Heap { heap, .. } => heap.pointer(),
+            Memory::Heap { heap, .. } => heap.pointer,
         }
     }
 
@@ -249,9 +260,8 @@ pub(super) fn start_write_back(file: &File, at: u64, len: u64) -> io::Result<()>
     let at = i64::try_from(at).map_err(|_| out_of_bounds())?;
     let len = i64::try_from(len).map_err(|_| out_of_bounds())?;
     // SAFETY: a plain system call on a descriptor that `file` keeps open; it touches no memory.
-    let answer = unsafe {
-        libc::sync_file_range(file.as_raw_fd(), at, len, libc::SYNC_FILE_RANGE_WRITE)
-    };
+    let answer =
+        unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, libc::SYNC_FILE_RANGE_WRITE) };
     if answer == 0 {
         Ok(())
     } else {

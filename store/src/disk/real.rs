@@ -196,7 +196,10 @@ mod tests {
         assert_eq!(again.read_at(5000, &mut back).unwrap(), 5);
         assert_eq!(again.read_at((1 << 20) - 2, &mut back).unwrap(), 2);
         assert!(again.write_at(0, b"x").is_err());
-        assert!(matches!(again.read_at_nowait(5000, &mut back), Ok(None | Some(5))));
+        assert!(matches!(
+            again.read_at_nowait(5000, &mut back),
+            Ok(None | Some(5))
+        ));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Every family is named `twinmq_<crate>_<what>_<unit>`. The registry is made once in the process
 //! and passed by reference to each crate's `XMetrics::register`; there are no statics.
 
+mod endpoint;
 mod stage;
 
+pub use endpoint::{BeforeScrape, Endpoint, Readiness};
 pub use prometheus;
 pub use stage::{Stage, StageClock, StageMetrics, StageRow};
 

@@ -1,1 +1,2 @@
+//! The TwinMQ broker process.
 fn main() {}

@@ -3,6 +3,7 @@
 
 pub mod batch;
 pub mod compression;
+mod cursor;
 pub mod internal;
 pub mod message;
 pub mod names;

@@ -1,0 +1,61 @@
+//! Offsets that an operator has reset and the group's readers have not noticed yet: the next pull of
+//! the queue is told, and until then commits for it are ignored (RocketMQ's
+//! `useServerSideResetOffset`). A pure table; in memory only, as there.
+
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+type Key = (String, String, u32);
+
+/// Pending resets by group, topic and queue.
+#[derive(Debug, Default)]
+pub(crate) struct Resets {
+    pending: Mutex<HashMap<Key, i64>>,
+    count: AtomicUsize,
+}
+
+impl Resets {
+    /// Notes a reset; a later one replaces it.
+    pub(crate) fn put(&self, group: &str, topic: &str, queue: u32, offset: i64) {
+        let mut pending = self.pending.lock();
+        pending.insert((group.to_owned(), topic.to_owned(), queue), offset);
+        self.count.store(pending.len(), Ordering::Release);
+    }
+
+    /// Whether a reset is pending. One load when none is, which is nearly always.
+    pub(crate) fn is_pending(&self, group: &str, topic: &str, queue: u32) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+            && self
+                .pending
+                .lock()
+                .contains_key(&(group.to_owned(), topic.to_owned(), queue))
+    }
+
+    /// The pending reset, which is thereby told.
+    pub(crate) fn take(&self, group: &str, topic: &str, queue: u32) -> Option<i64> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut pending = self.pending.lock();
+        let offset = pending.remove(&(group.to_owned(), topic.to_owned(), queue));
+        self.count.store(pending.len(), Ordering::Release);
+        offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_told_once() {
+        let resets = Resets::default();
+        assert_eq!(resets.take("g", "t", 0), None);
+        resets.put("g", "t", 0, 7);
+        assert!(resets.is_pending("g", "t", 0));
+        assert!(!resets.is_pending("g", "t", 1));
+        assert_eq!(resets.take("g", "t", 0), Some(7));
+        assert_eq!(resets.take("g", "t", 0), None);
+    }
+}

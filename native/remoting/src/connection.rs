@@ -1,0 +1,477 @@
+//! One task per connection, owning both halves of the socket: read, cut all complete frames, handle
+//! each in order, write the answers together. Long polls and disk waits answer later, from futures
+//! that the connection owns; closing it drops them.
+//!
+//! Promises: one write for many answers; a peer that does not read stops being read and is closed in
+//! the end; what an idle connection keeps is a few hundred bytes.
+
+use crate::metrics::Ended;
+use crate::outbox::Outbox;
+use crate::{Channel, Command, FrameError, Limits, ListenerMetrics, frame};
+use bytes::BytesMut;
+use std::future::Future;
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, Sleep};
+
+/// A boxed future of an answer that comes later; `None` answers nothing.
+pub type LaterFuture = Pin<Box<dyn Future<Output = Option<Command>> + Send>>;
+
+/// What a handler makes of a request.
+pub enum Outcome {
+    /// The answer.
+    Reply(Command),
+    /// The answer comes soon (a disk, another server); a stop waits for it.
+    Later(LaterFuture),
+    /// The answer may take long (a long poll); a stop drops it.
+    Parked(LaterFuture),
+    /// No answer.
+    None,
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Reply(command) => f.debug_tuple("Reply").field(command).finish(),
+            Self::Later(_) => f.write_str("Later"),
+            Self::Parked(_) => f.write_str("Parked"),
+            Self::None => f.write_str("None"),
+        }
+    }
+}
+
+impl Outcome {
+    /// An answer that comes soon.
+    pub fn later(answer: impl Future<Output = Option<Command>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(answer))
+    }
+
+    /// An answer that may take long.
+    pub fn parked(answer: impl Future<Output = Option<Command>> + Send + 'static) -> Self {
+        Self::Parked(Box::pin(answer))
+    }
+}
+
+/// What serves the requests of a listener's connections.
+pub trait Serve: Send + Sync + 'static {
+    /// What is remembered of one connection.
+    type Peer: Send + Sync + 'static;
+
+    /// A connection has sent its first bytes.
+    fn opened(&self, channel: &Channel) -> Arc<Self::Peer>;
+
+    /// Handles one request. Requests of one connection come one after the other, in their order: what
+    /// is awaited in here holds up the requests behind it. Answers to one-way requests are dropped.
+    fn handle(
+        &self,
+        peer: &Arc<Self::Peer>,
+        request: Command,
+    ) -> impl Future<Output = Outcome> + Send;
+
+    /// The connection is gone; called exactly once per `opened`.
+    fn closed(&self, peer: &Arc<Self::Peer>);
+}
+
+/// First size of the read buffer, in bytes; before it there is only the stack.
+const READ_START: usize = 8 << 10;
+/// Largest step by which the read buffer grows ahead of the bytes, in bytes.
+const READ_STEP_MAX: usize = 256 << 10;
+/// An empty read buffer above this, in bytes, is given back.
+const READ_KEPT: usize = 64 << 10;
+/// Read on the stack when there is no buffer, in bytes.
+const READ_STACK: usize = 4 << 10;
+/// Idle time after which buffers are given back.
+const BUFFERS_KEPT: Duration = Duration::from_secs(5);
+
+/// A waiting answer that has come, and whether a stop waits for its kind.
+struct Answer {
+    command: Option<Command>,
+    soon: bool,
+}
+
+/// Calls `closed` however the connection's task ends.
+struct Registered<S: Serve> {
+    handler: Arc<S>,
+    peer: Arc<S::Peer>,
+    channel: Channel,
+}
+
+impl<S: Serve> Drop for Registered<S> {
+    fn drop(&mut self) {
+        self.channel.gone();
+        self.handler.closed(&self.peer);
+    }
+}
+
+/// One connection and everything it holds.
+pub(crate) struct Connection<T, S: Serve> {
+    stream: T,
+    input: BytesMut,
+    step: usize,
+    output: Outbox,
+    backlog: mpsc::Receiver<Box<Command>>,
+    waiting: JoinSet<Answer>,
+    soon: usize,
+    limits: Arc<Limits>,
+    metrics: ListenerMetrics,
+    stop: watch::Receiver<bool>,
+    /// Since when the peer has neither sent nor taken a byte.
+    quiet_since: Instant,
+    /// Since when output waits without progress.
+    stalled_since: Option<Instant>,
+    registered: Registered<S>,
+}
+
+/// Why the loop ended.
+enum End {
+    /// The peer closed it.
+    Peer,
+    /// The network failed.
+    Network(io::Error),
+    Frame(FrameError),
+    Idle,
+    Stalled,
+    /// The front closed it.
+    Closed(&'static str),
+    /// The listener stops.
+    Stop,
+}
+
+/// What the socket did.
+enum Moved {
+    Read(usize),
+    Wrote(usize),
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
+    pub(crate) fn new(
+        stream: T,
+        channel: Channel,
+        backlog: mpsc::Receiver<Box<Command>>,
+        handler: Arc<S>,
+        limits: Arc<Limits>,
+        metrics: ListenerMetrics,
+        stop: watch::Receiver<bool>,
+    ) -> Self {
+        let peer = handler.opened(&channel);
+        Self {
+            stream,
+            input: BytesMut::new(),
+            step: READ_START,
+            output: Outbox::default(),
+            backlog,
+            waiting: JoinSet::new(),
+            soon: 0,
+            limits,
+            metrics,
+            stop,
+            quiet_since: Instant::now(),
+            stalled_since: None,
+            registered: Registered { handler, peer, channel },
+        }
+    }
+
+    /// Runs until the connection ends, and says in the log why unless it is ordinary.
+    pub(crate) async fn run(mut self) {
+        let end = self.work().await;
+        let remote = self.registered.channel.remote();
+        let (why, ended) = match end {
+            End::Peer => ("the peer closed it".to_owned(), Ended::Peer),
+            End::Network(error) => (format!("network: {error}"), Ended::Peer),
+            End::Frame(error) => {
+                tracing::warn!(%remote, "connection closed: {error}");
+                (error.to_string(), Ended::Frame)
+            }
+            End::Idle => {
+                tracing::info!(%remote, seconds = self.limits.idle_seconds_max, "connection closed: idle");
+                ("idle".to_owned(), Ended::Idle)
+            }
+            End::Stalled => {
+                tracing::warn!(%remote, unsent = self.output.len(), "connection closed: the peer does not read");
+                ("the peer does not read".to_owned(), Ended::Stalled)
+            }
+            End::Closed(why) => {
+                tracing::info!(%remote, "connection closed: {why}");
+                (why.to_owned(), Ended::Here)
+            }
+            End::Stop => {
+                self.drain().await;
+                ("the listener stops".to_owned(), Ended::Here)
+            }
+        };
+        self.metrics.ended(ended);
+        tracing::debug!(%remote, why, "connection ended");
+    }
+
+    async fn work(&mut self) -> End {
+        let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + BUFFERS_KEPT));
+        loop {
+            if let Err(end) = self.handle_all().await {
+                return end;
+            }
+            let unsent = self.output.len();
+            let may_take = unsent < self.limits.unsent_bytes_max;
+            let may_read = may_take && self.waiting.len() < self.limits.waiting_max;
+            let channel = &self.registered.channel;
+            tokio::select! {
+                biased;
+                moved = moved(&mut self.stream, &mut self.input, &mut self.output, self.step, may_read) => {
+                    match moved {
+                        Ok(Moved::Read(0)) => return End::Peer,
+                        Ok(moved) => self.note(&moved, &mut alarm),
+                        Err(error) => return End::Network(error),
+                    }
+                }
+                Some(command) = self.backlog.recv(), if may_take => self.output.push(&command),
+                Some(answer) = self.waiting.join_next(), if may_take && !self.waiting.is_empty() => {
+                    self.answer(answer);
+                }
+                why = channel.closing() => return End::Closed(why),
+                () = stopped(&mut self.stop) => return End::Stop,
+                () = &mut alarm => {
+                    if let Some(end) = self.alarm(&mut alarm) {
+                        return end;
+                    }
+                }
+            }
+            self.collect();
+            self.watch_output(&mut alarm);
+        }
+    }
+
+    /// Handles every complete frame, as long as the output may grow.
+    async fn handle_all(&mut self) -> Result<(), End> {
+        loop {
+            if self.output.len() >= self.limits.flush_bytes {
+                self.write_now()?;
+            }
+            let full = self.output.len() >= self.limits.unsent_bytes_max
+                || self.waiting.len() >= self.limits.waiting_max;
+            if full || self.input.is_empty() {
+                break;
+            }
+            match frame::next(&mut self.input, self.limits.frame_bytes_max) {
+                Ok(Ok(command)) => self.handle(command).await,
+                Ok(Err(_)) => break,
+                Err(error) => return Err(End::Frame(error)),
+            }
+        }
+        if self.input.is_empty() && self.input.capacity() > READ_KEPT {
+            self.input = BytesMut::new();
+        }
+        if !self.output.is_empty() {
+            self.write_now()?;
+        }
+        Ok(())
+    }
+
+    async fn handle(&mut self, command: Command) {
+        let Registered { handler, peer, channel } = &self.registered;
+        channel.saw(command.encoding);
+        if command.is_response() {
+            let opaque = command.opaque;
+            if !channel.answered(command.detached()) {
+                tracing::debug!(remote = %channel.remote(), opaque, "an answer that nobody waits for");
+            }
+            return;
+        }
+        let oneway = command.is_oneway();
+        let (answer, soon) = match handler.handle(peer, command).await {
+            Outcome::Reply(response) => {
+                if !oneway {
+                    self.output.push(&response);
+                }
+                return;
+            }
+            Outcome::None => return,
+            Outcome::Later(answer) => (answer, true),
+            Outcome::Parked(answer) => (answer, false),
+        };
+        self.soon += usize::from(soon);
+        self.waiting.spawn(async move {
+            let command = answer.await;
+            Answer { command: command.filter(|_| !oneway), soon }
+        });
+    }
+
+    /// Writes what the socket takes without waiting.
+    fn write_now(&mut self) -> Result<(), End> {
+        let waker = std::task::Waker::noop();
+        let mut cx = Context::from_waker(waker);
+        while !self.output.is_empty() {
+            match self.output.poll_write(&mut self.stream, &mut cx) {
+                Poll::Ready(Ok(written)) => {
+                    self.metrics.sent.inc_by(written as u64);
+                    self.quiet_since = Instant::now();
+                    self.stalled_since = None;
+                }
+                Poll::Ready(Err(error)) => return Err(End::Network(error)),
+                Poll::Pending => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, answer: Result<Answer, tokio::task::JoinError>) {
+        match answer {
+            Ok(Answer { command, soon }) => {
+                self.soon -= usize::from(soon && self.soon > 0);
+                if let Some(command) = command {
+                    self.output.push(&command);
+                }
+            }
+            Err(error) => {
+                tracing::error!(remote = %self.registered.channel.remote(), %error, "a waiting request failed");
+            }
+        }
+    }
+
+    /// Takes what else is ready, so that one write carries it.
+    fn collect(&mut self) {
+        while self.output.len() < self.limits.flush_bytes {
+            if let Ok(command) = self.backlog.try_recv() {
+                self.output.push(&command);
+            } else if let Some(answer) = self.waiting.try_join_next() {
+                self.answer(answer);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The socket moved.
+    fn note(&mut self, moved: &Moved, alarm: &mut Pin<Box<Sleep>>) {
+        let now = Instant::now();
+        if now - self.quiet_since >= BUFFERS_KEPT {
+            alarm.as_mut().reset(now + BUFFERS_KEPT);
+        }
+        self.quiet_since = now;
+        match *moved {
+            Moved::Read(bytes) => {
+                self.metrics.received.inc_by(bytes as u64);
+                // A read that filled its step asks for a larger one.
+                self.step = if bytes >= self.step {
+                    (self.step * 2).min(READ_STEP_MAX)
+                } else {
+                    (self.step / 2).max(READ_START).max(bytes)
+                };
+            }
+            Moved::Wrote(bytes) => {
+                self.metrics.sent.inc_by(bytes as u64);
+                self.stalled_since = None;
+            }
+        }
+    }
+
+    /// Starts and ends the clock of a peer that does not read.
+    fn watch_output(&mut self, alarm: &mut Pin<Box<Sleep>>) {
+        if self.output.is_empty() {
+            self.stalled_since = None;
+        } else if self.stalled_since.is_none() {
+            let now = Instant::now();
+            self.stalled_since = Some(now);
+            let due = now + self.limits.stall();
+            if alarm.deadline() > due {
+                alarm.as_mut().reset(due);
+            }
+        }
+    }
+
+    /// The alarm rang: gives buffers back, or ends an idle or stalled connection.
+    fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
+        let now = Instant::now();
+        let stall = self.stalled_since.map(|since| since + self.limits.stall());
+        let idle = self.quiet_since + self.limits.idle();
+        if stall.is_some_and(|due| due <= now) {
+            return Some(End::Stalled);
+        }
+        if idle <= now {
+            return Some(End::Idle);
+        }
+        let release = self.quiet_since + BUFFERS_KEPT;
+        let mut due = idle;
+        if release <= now {
+            if self.input.is_empty() {
+                self.input = BytesMut::new();
+                self.step = READ_START;
+            }
+            self.output.release();
+        } else {
+            due = due.min(release);
+        }
+        alarm.as_mut().reset(stall.map_or(due, |stall| stall.min(due)));
+        None
+    }
+
+    /// After a stop: handles no more, lets answers that are under way finish, writes them.
+    async fn drain(&mut self) {
+        let deadline = Instant::now() + self.limits.drain();
+        while self.soon > 0 {
+            match tokio::time::timeout_at(deadline, self.waiting.join_next()).await {
+                Ok(Some(answer)) => self.answer(answer),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.collect();
+        let (stream, output) = (&mut self.stream, &mut self.output);
+        let write = async {
+            while !output.is_empty() {
+                std::future::poll_fn(|cx| output.poll_write(stream, cx)).await?;
+            }
+            std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await
+        };
+        let _: Result<io::Result<()>, _> = tokio::time::timeout_at(deadline, write).await;
+    }
+}
+
+/// Resolves when the listener stops.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Writes what waits, else reads what there is.
+async fn moved<T: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut T,
+    input: &mut BytesMut,
+    output: &mut Outbox,
+    step: usize,
+    may_read: bool,
+) -> io::Result<Moved> {
+    std::future::poll_fn(|cx| {
+        if !output.is_empty()
+            && let Poll::Ready(written) = output.poll_write(stream, cx)
+        {
+            return Poll::Ready(written.map(Moved::Wrote));
+        }
+        if may_read { poll_read(stream, input, step, cx) } else { Poll::Pending }
+    })
+    .await
+}
+
+fn poll_read<T: AsyncRead + Unpin>(
+    stream: &mut T,
+    input: &mut BytesMut,
+    step: usize,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<Moved>> {
+    if input.capacity() == 0 {
+        let mut stack = [const { MaybeUninit::uninit() }; READ_STACK];
+        let mut space = ReadBuf::uninit(&mut stack);
+        std::task::ready!(Pin::new(stream).poll_read(cx, &mut space))?;
+        if !space.filled().is_empty() {
+            input.reserve(READ_START);
+            input.extend_from_slice(space.filled());
+        }
+        return Poll::Ready(Ok(Moved::Read(space.filled().len())));
+    }
+    input.reserve(step);
+    let read = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, input)).poll(cx);
+    std::task::ready!(read).map_or_else(|error| Poll::Ready(Err(error)), |bytes| Poll::Ready(Ok(Moved::Read(bytes))))
+}

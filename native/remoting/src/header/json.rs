@@ -1,0 +1,385 @@
+//! The JSON header (type 0): one object in any key order, read by a scanner that neither recurses
+//! nor builds a tree.
+//!
+//! Its quirks: C++ and Python send numbers and booleans as field values; some clients send an empty
+//! remark; `extFields` may be null or missing; unknown keys are skipped, however deep.
+
+use crate::command::{Fields, Piece};
+use crate::{Command, FrameError, Language};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::borrow::Cow;
+use std::io::Write;
+
+/// Deepest nesting of what is skipped.
+const DEPTH_MAX: usize = 64;
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// A string of the input: its range without quotes, and whether it has escapes.
+struct Quoted {
+    start: usize,
+    end: usize,
+    escaped: bool,
+}
+
+type Result<T> = std::result::Result<T, FrameError>;
+
+impl<'a> Scanner<'a> {
+    fn wrong<T>(&self, reason: &'static str) -> Result<T> {
+        Err(FrameError::Header { reason, at: self.at })
+    }
+
+    /// The next byte that is not white space, not taken.
+    fn peek(&mut self) -> Result<u8> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
+                return Ok(byte);
+            }
+            self.at += 1;
+        }
+        self.wrong("cut short")
+    }
+
+    fn expect(&mut self, wanted: u8, reason: &'static str) -> Result<()> {
+        if self.peek()? != wanted {
+            return self.wrong(reason);
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// After an element: true when another follows, false at the closing mark (taken).
+    fn more(&mut self, close: u8) -> Result<bool> {
+        match self.peek()? {
+            b',' => {
+                self.at += 1;
+                Ok(true)
+            }
+            byte if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            _ => self.wrong("neither a comma nor an end"),
+        }
+    }
+
+    /// At an opening mark: takes it and, when the container is empty, its end too.
+    fn open_empty(&mut self, close: u8) -> Result<bool> {
+        self.at += 1;
+        if self.peek()? == close {
+            self.at += 1;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn string(&mut self) -> Result<Quoted> {
+        self.expect(b'"', "a string should start here")?;
+        let start = self.at;
+        let mut escaped = false;
+        loop {
+            match self.bytes.get(self.at) {
+                None => return self.wrong("a string without end"),
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    self.at += 2;
+                }
+                Some(_) => self.at += 1,
+            }
+        }
+        let end = self.at;
+        self.at += 1;
+        Ok(Quoted { start, end, escaped })
+    }
+
+    /// A number, boolean or null: everything up to the next mark.
+    fn bare(&mut self) -> Result<&'a str> {
+        self.peek()?;
+        let start = self.at;
+        while let Some(byte) = self.bytes.get(self.at) {
+            if matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'[') {
+                break;
+            }
+            self.at += 1;
+        }
+        match std::str::from_utf8(&self.bytes[start..self.at]) {
+            Ok(text) if !text.is_empty() => Ok(text),
+            _ => self.wrong("a value should start here"),
+        }
+    }
+
+    /// Skips one value of any kind without recursion.
+    fn skip(&mut self) -> Result<()> {
+        let mut open: usize = 0;
+        loop {
+            match self.peek()? {
+                b'"' => {
+                    self.string()?;
+                }
+                b'{' | b'[' => {
+                    open += 1;
+                    self.at += 1;
+                    if open > DEPTH_MAX {
+                        return self.wrong("nested too deeply");
+                    }
+                    continue;
+                }
+                b'}' | b']' if open > 0 => {
+                    open -= 1;
+                    self.at += 1;
+                }
+                b',' | b':' if open > 0 => {
+                    self.at += 1;
+                    continue;
+                }
+                _ => {
+                    self.bare()?;
+                }
+            }
+            if open == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A whole number, also when it stands in quotes. Null is 0.
+    fn int(&mut self) -> Result<i32> {
+        let text = match self.peek()? {
+            b'"' => {
+                let quoted = self.string()?;
+                std::str::from_utf8(&self.bytes[quoted.start..quoted.end]).unwrap_or_default()
+            }
+            _ => self.bare()?,
+        };
+        if text == "null" {
+            return Ok(0);
+        }
+        match text.parse::<i32>() {
+            Ok(number) => Ok(number),
+            Err(_) => self.wrong("not a 32-bit number"),
+        }
+    }
+
+    /// A string's text, unescaped; anything else as it stands; null is `None`.
+    fn text(&mut self) -> Result<Option<Cow<'a, str>>> {
+        if self.peek()? == b'"' {
+            let quoted = self.string()?;
+            let raw = &self.bytes[quoted.start..quoted.end];
+            if quoted.escaped {
+                let mut out = Vec::with_capacity(raw.len());
+                unescape(raw, &mut out);
+                return Ok(Some(Cow::Owned(String::from_utf8_lossy(&out).into_owned())));
+            }
+            return Ok(std::str::from_utf8(raw).ok().map(Cow::Borrowed));
+        }
+        let start = self.at;
+        self.skip()?;
+        let text = std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default();
+        Ok((text != "null").then_some(Cow::Borrowed(text)))
+    }
+
+    /// The same as a piece of `fields`.
+    fn piece(&mut self, fields: &mut Fields) -> Result<Option<Piece>> {
+        let (start, end) = if self.peek()? == b'"' {
+            let quoted = self.string()?;
+            if quoted.escaped {
+                let from = fields.own().len();
+                unescape(&self.bytes[quoted.start..quoted.end], fields.own());
+                return Ok(fields.own_from(from));
+            }
+            (quoted.start, quoted.end)
+        } else {
+            let start = self.at;
+            self.skip()?;
+            if &self.bytes[start..self.at] == b"null" {
+                return Ok(None);
+            }
+            (start, self.at)
+        };
+        Ok(Fields::head_piece(start, end))
+    }
+
+    fn fields(&mut self, fields: &mut Fields) -> Result<()> {
+        if self.peek()? != b'{' {
+            return if self.bare()? == "null" { Ok(()) } else { self.wrong("extFields is no object") };
+        }
+        if self.open_empty(b'}')? {
+            return Ok(());
+        }
+        loop {
+            if self.peek()? != b'"' {
+                return self.wrong("a field's name should start here");
+            }
+            let key = self.piece(fields)?;
+            self.expect(b':', "a colon should stand here")?;
+            let value = self.piece(fields)?;
+            if let (Some(key), Some(value)) = (key, value)
+                && !fields.push(key, value)
+            {
+                return self.wrong("too many fields");
+            }
+            if !self.more(b'}')? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Undoes JSON's escapes. Half surrogates become U+FFFD, unknown escapes stand for themselves.
+fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        at += 1;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let Some(&kind) = raw.get(at) else { return };
+        at += 1;
+        match kind {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'u' => {
+                let symbol = unicode(raw, &mut at);
+                let mut place = [0; 4];
+                out.extend_from_slice(symbol.encode_utf8(&mut place).as_bytes());
+            }
+            other => out.push(other),
+        }
+    }
+}
+
+/// Four hexadecimal digits at `at`, and the second half of a pair when there is one.
+fn unicode(raw: &[u8], at: &mut usize) -> char {
+    let hex = |at: usize| {
+        let digits = raw.get(at..at + 4)?;
+        digits.iter().try_fold(0u32, |sum, digit| {
+            Some(sum << 4 | char::from(*digit).to_digit(16)?)
+        })
+    };
+    let Some(first) = hex(*at) else { return char::REPLACEMENT_CHARACTER };
+    *at += 4;
+    if (0xD800..0xDC00).contains(&first)
+        && raw.get(*at..*at + 2) == Some(b"\\u")
+        && let Some(second @ 0xDC00..0xE000) = hex(*at + 2)
+    {
+        *at += 6;
+        let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        return char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER);
+    }
+    char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+pub(super) fn decode(header: Bytes) -> Result<Command> {
+    if std::str::from_utf8(&header).is_err() {
+        return Err(FrameError::Header { reason: "not UTF-8", at: 0 });
+    }
+    let mut command = Command { fields: Fields::over(header.clone()), ..Command::default() };
+    let mut scanner = Scanner { bytes: &header, at: 0 };
+    let mut has_code = false;
+    if scanner.peek()? != b'{' {
+        return scanner.wrong("not a JSON object");
+    }
+    if scanner.open_empty(b'}')? {
+        return scanner.wrong("no code");
+    }
+    loop {
+        let key = scanner.string()?;
+        scanner.expect(b':', "a colon should stand here")?;
+        match &header[key.start..key.end] {
+            b"code" => {
+                command.code = scanner.int()?;
+                has_code = true;
+            }
+            b"flag" => command.flag = scanner.int()?,
+            b"opaque" => command.opaque = scanner.int()?,
+            b"version" => command.version = scanner.int()?,
+            b"language" => command.language = language(scanner.text()?.as_deref()),
+            b"remark" => {
+                let remark = scanner.text()?.filter(|text| !text.is_empty());
+                command.remark = remark.map(|text| Cow::Owned(text.into_owned()));
+            }
+            b"extFields" => scanner.fields(&mut command.fields)?,
+            _ => scanner.skip()?,
+        }
+        if !scanner.more(b'}')? {
+            break;
+        }
+    }
+    if !has_code {
+        return scanner.wrong("no code");
+    }
+    Ok(command)
+}
+
+/// By name as all clients send it, or by number.
+fn language(text: Option<&str>) -> Language {
+    let text = text.unwrap_or_default();
+    text.parse().map_or_else(|_| Language::from_name(text), Language::from_number)
+}
+
+/// Keys in alphabetical order, as fastjson writes them; field values always as strings (C++ ignores
+/// any other kind); `extFields` always there (Java reads some answers' map without a look).
+pub(super) fn encode(command: &Command, out: &mut BytesMut) {
+    let mut writer = out.writer();
+    let _ = write!(writer, "{{\"code\":{},\"extFields\":{{", command.code);
+    let out = writer.into_inner();
+    for (at, (key, value)) in command.fields.iter().enumerate() {
+        if at > 0 {
+            out.put_u8(b',');
+        }
+        quote(key, out);
+        out.put_u8(b':');
+        quote(value, out);
+    }
+    let mut writer = out.writer();
+    let _ = write!(
+        writer,
+        "}},\"flag\":{},\"language\":\"{}\",\"opaque\":{}",
+        command.flag,
+        command.language.name(),
+        command.opaque
+    );
+    let out = writer.into_inner();
+    if let Some(remark) = &command.remark {
+        out.put_slice(b",\"remark\":");
+        quote(remark, out);
+    }
+    let mut writer = out.writer();
+    let _ = write!(writer, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}", command.version);
+}
+
+fn quote(text: &str, out: &mut BytesMut) {
+    out.put_u8(b'"');
+    let bytes = text.as_bytes();
+    let mut clean = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= 0x20 && !matches!(byte, b'"' | b'\\') {
+            continue;
+        }
+        out.put_slice(&bytes[clean..at]);
+        clean = at + 1;
+        match byte {
+            b'"' => out.put_slice(b"\\\""),
+            b'\\' => out.put_slice(b"\\\\"),
+            b'\n' => out.put_slice(b"\\n"),
+            b'\r' => out.put_slice(b"\\r"),
+            b'\t' => out.put_slice(b"\\t"),
+            other => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                out.put_slice(b"\\u00");
+                out.put_u8(DIGITS[usize::from(other >> 4)]);
+                out.put_u8(DIGITS[usize::from(other & 15)]);
+            }
+        }
+    }
+    out.put_slice(&bytes[clean..]);
+    out.put_u8(b'"');
+}

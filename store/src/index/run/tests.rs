@@ -134,7 +134,7 @@ fn check(made: &Made, run: &IndexRun) {
         let Some(line) = line else { continue };
         assert_eq!(
             line.bytes,
-            made.of(queue).map(|row| u64::from(row.size)).sum()
+            made.of(queue).map(|row| u64::from(row.size)).sum::<u64>()
         );
         let highest = made.of(queue).map(|row| row.record_time).max();
         assert_eq!(

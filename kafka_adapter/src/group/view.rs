@@ -204,7 +204,9 @@ impl Coordinator {
     }
 
     fn aging(&self, name: &str, slot: Option<&Shared>) -> Aging {
-        if self.core.groups.get(name).is_some() || !self.native_members(name).is_empty() {
+        let native_name = twinmq_records::names::native_group(name);
+        let defined = native_name.is_some_and(|name| self.core.groups.get(&name).is_some());
+        if defined || !self.native_members(name).is_empty() {
             return Aging::Kept;
         }
         let Some(slot) = slot else {

@@ -65,6 +65,9 @@ async fn a_held_pull_waits_for_its_tag_and_holds_up_nobody() {
             caller.call(pull, LONG).await.expect("an answer")
         })
     };
+    while !broker.registry.text().contains("twinmq_native_held_pulls 1") {
+        tokio::task::yield_now().await;
+    }
     for tag in ["other", "other", "wanted"] {
         assert!(!held.is_finished());
         let sent = call(&caller, send_to("H", 0, &format!("TAGS\u{1}{tag}\u{2}"), tag)).await;

@@ -47,10 +47,29 @@ async fn counts_that_nothing_bears_out_close_the_connection() {
     let claims: [(i16, i16, bool, Vec<u8>); 8] = [
         (3, 1, false, vec![0x7f, 0xff, 0xff, 0xff]),
         (3, 9, true, vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0]),
-        (0, 3, false, vec![0xff, 0xff, 0, 1, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff]),
-        (0, 9, true, vec![0, 0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+        (
+            0,
+            3,
+            false,
+            vec![0xff, 0xff, 0, 1, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff],
+        ),
+        (
+            0,
+            9,
+            true,
+            vec![0, 0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f],
+        ),
         (1, 4, false, [vec![0; 17], vec![0x40, 0, 0, 0]].concat()),
-        (11, 0, false, [vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0], vec![0x7f, 0xff, 0xff, 0xff]].concat()),
+        (
+            11,
+            0,
+            false,
+            [
+                vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0],
+                vec![0x7f, 0xff, 0xff, 0xff],
+            ]
+            .concat(),
+        ),
         (19, 5, true, vec![0xfe, 0xff, 0xff, 0xff, 0x0f]),
         (20, 1, false, vec![0x7f, 0, 0, 0]),
     ];
@@ -66,13 +85,18 @@ async fn counts_that_nothing_bears_out_close_the_connection() {
     refused(&broker, &prefixed(&body), "a flood of elements").await;
     let mut body = head(18, 3, true);
     body.put_slice(&[2, b'x', 2, b'1']);
-    body.put_slice(&[0xc0, 0x9a, 0x0c]);
-    body.put_bytes(0, 400_000);
+    body.put_slice(&[0xc8, 0x9a, 0x0c]);
+    body.put_bytes(0, 400_100);
     refused(&broker, &prefixed(&body), "a flood of tagged fields").await;
     let mut body = head(0, 9, false);
-    body.put_slice(&[0xc0, 0x9a, 0x0c]);
+    body.put_slice(&[0xc8, 0x9a, 0x0c]);
     body.put_bytes(0, 600_000);
-    refused(&broker, &prefixed(&body), "a flood of tagged fields in the header").await;
+    refused(
+        &broker,
+        &prefixed(&body),
+        "a flood of tagged fields in the header",
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,8 +114,14 @@ async fn frames_that_are_none_close_the_connection() {
         (&[0, 0x20, 0, 0, 0, 3, 0, 0], "2 MiB of Metadata"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
         (&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], "TLS"),
-        (&[0, 0, 0, 10, 0x7f, 0xff, 0, 0, 0, 0, 0, 1, 0xff, 0xff], "unknown API"),
-        (&[0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff], "unknown version"),
+        (
+            &[0, 0, 0, 10, 0x7f, 0xff, 0, 0, 0, 0, 0, 1, 0xff, 0xff],
+            "unknown API",
+        ),
+        (
+            &[0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff],
+            "unknown version",
+        ),
     ];
     for (bytes, what) in frames {
         refused(&broker, bytes, what).await;
@@ -111,12 +141,16 @@ async fn frames_that_are_none_close_the_connection() {
 }
 
 async fn produce(client: &mut Client, records: bytes::Bytes) -> i16 {
-    let partition = PartitionProduceData::default().with_index(0).with_records(Some(records));
+    let partition = PartitionProduceData::default()
+        .with_index(0)
+        .with_records(Some(records));
     let topic = TopicProduceData::default()
         .with_name(TopicName("t".into()))
         .with_partition_data(vec![partition]);
-    let request =
-        ProduceRequest::default().with_acks(1).with_timeout_ms(5000).with_topic_data(vec![topic]);
+    let request = ProduceRequest::default()
+        .with_acks(1)
+        .with_timeout_ms(5000)
+        .with_topic_data(vec![topic]);
     client.call(&request, 8).await.responses[0].partition_responses[0].error_code
 }
 
@@ -130,13 +164,24 @@ async fn batches_that_lie_are_refused_at_little_cost() {
     let empty = sealed(&[], 1 << 28, 0, PLAIN, 0);
     assert_ne!(produce(&mut client, empty).await, 0);
     let headers = [20, 0, 0, 0, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f];
-    assert_ne!(produce(&mut client, sealed(&headers, 1, 0, PLAIN, 0)).await, 0);
+    assert_ne!(
+        produce(&mut client, sealed(&headers, 1, 0, PLAIN, 0)).await,
+        0
+    );
     // Danger 3: a snappy block that claims 4 GiB, and garbage in every codec.
-    let mut snappy = vec![0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1];
+    let mut snappy = vec![
+        0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0, 0, 0, 0, 1, 0, 0, 0, 1,
+    ];
     snappy.extend_from_slice(&[0, 0, 0, 6, 0xff, 0xff, 0xff, 0xff, 0x0f, 0]);
-    assert_ne!(produce(&mut client, sealed(&snappy, 1, 0, PLAIN, 2)).await, 0);
+    assert_ne!(
+        produce(&mut client, sealed(&snappy, 1, 0, PLAIN, 2)).await,
+        0
+    );
     for codec in 1..8 {
-        assert_ne!(produce(&mut client, sealed(&[1, 2, 3, 4], 1, 0, PLAIN, codec)).await, 0);
+        assert_ne!(
+            produce(&mut client, sealed(&[1, 2, 3, 4], 1, 0, PLAIN, codec)).await,
+            0
+        );
     }
     // Sums, sizes, magic, several batches, none.
     let good = batch(&[b"v"], 0, PLAIN, 0);
@@ -145,7 +190,10 @@ async fn batches_that_lie_are_refused_at_little_cost() {
         bad[place] ^= 1;
         assert_eq!(produce(&mut client, bad.into()).await, code, "byte {place}");
     }
-    assert_eq!(produce(&mut client, [&good[..], &good[..]].concat().into()).await, 87);
+    assert_eq!(
+        produce(&mut client, [&good[..], &good[..]].concat().into()).await,
+        87
+    );
     assert_eq!(produce(&mut client, bytes::Bytes::new()).await, 87);
     assert_eq!(produce(&mut client, good.slice(..40)).await, 2);
     assert_eq!(produce(&mut client, good).await, 0);
@@ -172,12 +220,16 @@ async fn clients_that_stall_are_closed() {
     let mut deaf = broker.connect().await;
     let mut asks = BytesMut::new();
     for correlation in 0..20_000 {
-        let request = kafka_protocol::messages::DescribeClusterRequest::default().with_endpoint_type(1);
+        let request =
+            kafka_protocol::messages::DescribeClusterRequest::default().with_endpoint_type(1);
         asks.extend_from_slice(&harness::frame(&request, 1, correlation));
     }
     let writing = tokio::spawn(async move {
         for _ in 0..400 {
-            if tokio::io::AsyncWriteExt::write_all(&mut deaf.stream, &asks).await.is_err() {
+            if tokio::io::AsyncWriteExt::write_all(&mut deaf.stream, &asks)
+                .await
+                .is_err()
+            {
                 return true;
             }
         }
@@ -185,9 +237,19 @@ async fn clients_that_stall_are_closed() {
     });
     half.closed().await;
     idle.closed().await;
-    assert!(tokio::time::timeout(Duration::from_secs(20), writing).await.unwrap().unwrap());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(20), writing)
+            .await
+            .unwrap()
+            .unwrap()
+    );
     still_serves(&broker).await;
-    assert!(broker.registry.text().contains("twinmq_kafka_connections_closed_for_cause_total 2"));
+    assert!(
+        broker
+            .registry
+            .text()
+            .contains("twinmq_kafka_connections_closed_for_cause_total 2")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,8 +36,16 @@ impl Default for Settings {
         let mut kafka = KafkaConfig::default();
         kafka.listeners[0].bind = SocketAddr::from(([127, 0, 0, 1], 0));
         kafka.group.initial_rebalance_delay_ms = 0;
-        let store = StoreConfig { file_bytes: 64 << 20, run_bytes_max: 16 << 20, ..StoreConfig::default() };
-        Self { kafka, core: CoreConfig::default(), store }
+        let store = StoreConfig {
+            file_bytes: 64 << 20,
+            run_bytes_max: 16 << 20,
+            ..StoreConfig::default()
+        };
+        Self {
+            kafka,
+            core: CoreConfig::default(),
+            store,
+        }
     }
 }
 
@@ -55,9 +63,16 @@ impl Broker {
 
     async fn on(dir: tempfile::TempDir, settings: Settings) -> Self {
         let clock = Arc::new(WallClock);
-        let store =
-            Store::open(dir.path(), settings.store.clone(), clock.clone(), StoreMetrics::default()).unwrap();
-        let core = Core::open(store.clone(), settings.core.clone()).await.unwrap();
+        let store = Store::open(
+            dir.path(),
+            settings.store.clone(),
+            clock.clone(),
+            StoreMetrics::default(),
+        )
+        .unwrap();
+        let core = Core::open(store.clone(), settings.core.clone())
+            .await
+            .unwrap();
         let registry = Registry::new();
         let stages = StageMetrics::register(&registry).unwrap();
         let metrics = KafkaMetrics::register(&registry, &stages).unwrap();
@@ -71,14 +86,27 @@ impl Broker {
             clock,
         };
         let kafka = Kafka::start(parts, settings.kafka, metrics, bound);
-        Self { address, registry, kafka: Some(kafka), core, store, dir }
+        Self {
+            address,
+            registry,
+            kafka: Some(kafka),
+            core,
+            store,
+            dir,
+        }
     }
 
     /// Stops cleanly and starts again on the same data.
     pub(crate) async fn restart(mut self) -> Self {
-        self.kafka.take().unwrap().drain(Duration::from_secs(5)).await;
+        self.kafka
+            .take()
+            .unwrap()
+            .drain(Duration::from_secs(5))
+            .await;
         self.core.close().await;
-        let Self { core, store, dir, .. } = self;
+        let Self {
+            core, store, dir, ..
+        } = self;
         tokio::task::spawn_blocking(move || {
             store.close();
             drop(core);
@@ -91,16 +119,30 @@ impl Broker {
 
     pub(crate) async fn drain(mut self) -> Duration {
         let begun = std::time::Instant::now();
-        self.kafka.take().unwrap().drain(Duration::from_secs(10)).await;
+        self.kafka
+            .take()
+            .unwrap()
+            .drain(Duration::from_secs(10))
+            .await;
         begun.elapsed()
     }
 
     pub(crate) async fn connect(&self) -> Client {
-        Client { stream: TcpStream::connect(self.address).await.unwrap(), next: 1 }
+        Client {
+            stream: TcpStream::connect(self.address).await.unwrap(),
+            next: 1,
+        }
     }
 
-    pub(crate) async fn create_topic(&self, name: &str, partitions: i32, configs: &[(&'static str, &'static str)]) {
-        use kafka_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+    pub(crate) async fn create_topic(
+        &self,
+        name: &str,
+        partitions: i32,
+        configs: &[(&'static str, &'static str)],
+    ) {
+        use kafka_protocol::messages::create_topics_request::{
+            CreatableTopic, CreatableTopicConfig,
+        };
         use kafka_protocol::messages::{CreateTopicsRequest, TopicName};
         let topic = CreatableTopic::default()
             .with_name(TopicName(name.to_owned().into()))
@@ -116,7 +158,9 @@ impl Broker {
                     })
                     .collect(),
             );
-        let request = CreateTopicsRequest::default().with_topics(vec![topic]).with_timeout_ms(5000);
+        let request = CreateTopicsRequest::default()
+            .with_topics(vec![topic])
+            .with_timeout_ms(5000);
         let response = self.connect().await.call(&request, 7).await;
         assert_eq!(response.topics[0].error_code, 0, "{:?}", response.topics[0]);
     }
@@ -144,7 +188,12 @@ impl Client {
             assert_eq!(frame.get_u8(), 0);
         }
         let response = R::Response::decode(&mut frame, version).unwrap();
-        assert!(frame.is_empty(), "{} bytes left over behind API {} v{version}", frame.len(), R::KEY);
+        assert!(
+            frame.is_empty(),
+            "{} bytes left over behind API {} v{version}",
+            frame.len(),
+            R::KEY
+        );
         (correlation, response)
     }
 
@@ -163,7 +212,9 @@ impl Client {
             self.stream.read_exact(&mut frame).await.ok()?;
             Some(Bytes::from(frame))
         };
-        tokio::time::timeout(PATIENCE, read).await.expect("an answer in time")
+        tokio::time::timeout(PATIENCE, read)
+            .await
+            .expect("an answer in time")
     }
 
     pub(crate) async fn raw(&mut self, bytes: &[u8]) {
@@ -175,7 +226,10 @@ impl Client {
     pub(crate) async fn closed(&mut self) {
         let mut byte = [0; 1];
         let read = tokio::time::timeout(PATIENCE, self.stream.read(&mut byte)).await;
-        assert!(matches!(read.expect("closed in time"), Ok(0) | Err(_)), "a byte instead of the end");
+        assert!(
+            matches!(read.expect("closed in time"), Ok(0) | Err(_)),
+            "a byte instead of the end"
+        );
     }
 }
 
@@ -217,7 +271,11 @@ pub(crate) struct Producer {
     pub(crate) sequence: i32,
 }
 
-pub(crate) const PLAIN: Producer = Producer { id: -1, epoch: -1, sequence: -1 };
+pub(crate) const PLAIN: Producer = Producer {
+    id: -1,
+    epoch: -1,
+    sequence: -1,
+};
 
 /// A record batch v2: each value a record with the key "k", times from `time` on.
 pub(crate) fn batch(values: &[&[u8]], time: i64, producer: Producer, attributes: i16) -> Bytes {
@@ -234,11 +292,23 @@ pub(crate) fn batch(values: &[&[u8]], time: i64, producer: Producer, attributes:
         varint(&mut records, i64::try_from(record.len()).unwrap());
         records.extend_from_slice(&record);
     }
-    sealed(&records, i32::try_from(values.len()).unwrap(), time, producer, attributes)
+    sealed(
+        &records,
+        i32::try_from(values.len()).unwrap(),
+        time,
+        producer,
+        attributes,
+    )
 }
 
 /// A batch around any bytes, with sums that fit.
-pub(crate) fn sealed(records: &[u8], count: i32, time: i64, producer: Producer, attributes: i16) -> Bytes {
+pub(crate) fn sealed(
+    records: &[u8],
+    count: i32,
+    time: i64,
+    producer: Producer,
+    attributes: i16,
+) -> Bytes {
     let mut summed = BytesMut::new();
     summed.put_i16(attributes);
     summed.put_i32(count - 1);

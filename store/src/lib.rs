@@ -4,14 +4,36 @@
 //! that only the lane can fill; [`Store::append`] gives it its log offset, queue offset and time;
 //! [`Store::read`] gives back the same bytes. FORMAT.md tells the disk byte by byte.
 
+mod arrivals;
+mod bell;
 mod clock;
+mod cold;
 mod config;
+pub mod disk;
 mod entry;
 mod error;
+mod firsts;
+mod flusher;
+mod housekeeping;
 mod index;
+mod lane;
+mod ledger;
+mod marks;
+mod memory;
 mod metrics;
+mod pages;
+mod queues;
+mod reader;
+mod recovery;
+mod room;
+mod rooms;
 mod run;
+mod search;
+mod segment;
+mod segments;
+mod snapshot;
 mod store;
+mod threads;
 mod types;
 
 pub use clock::{Clock, WallClock};

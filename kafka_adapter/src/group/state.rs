@@ -23,7 +23,7 @@ use twinmq_store::Timestamp;
 
 /// Where a group is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub(crate) enum State {
     /// No members; it may hold offsets.
     Empty,
     /// Waiting for members to join.
@@ -38,7 +38,7 @@ pub enum State {
 
 /// How long a rebalance waits for members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// The first rebalance of an empty group: until then, and again while members keep coming and
     /// `left_ms` lasts (KIP-134).
     Initial {
@@ -53,8 +53,7 @@ pub enum Wait {
 
 impl State {
     /// Kafka's name of the state, as DescribeGroups and ListGroups print it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Empty => "Empty",
             Self::PreparingRebalance(_) => "PreparingRebalance",
@@ -85,7 +84,7 @@ pub(super) enum Storing {
 
 /// A classic group.
 #[derive(Clone, Debug)]
-pub struct Group {
+pub(crate) struct Group {
     pub(super) config: Arc<GroupConfig>,
     pub(super) state: State,
     pub(super) since: Timestamp,
@@ -107,8 +106,7 @@ pub struct Group {
 
 impl Group {
     /// A group nobody is in yet.
-    #[must_use]
-    pub fn new(config: Arc<GroupConfig>, now: Moment) -> Self {
+    pub(crate) fn new(config: Arc<GroupConfig>, now: Moment) -> Self {
         Self {
             config,
             state: State::Empty,
@@ -129,8 +127,7 @@ impl Group {
     }
 
     /// A group as it was stored. Its members have their session's time to show up again.
-    #[must_use]
-    pub fn stored(config: Arc<GroupConfig>, record: GroupRecord, now: Moment) -> Self {
+    pub(crate) fn stored(config: Arc<GroupConfig>, record: GroupRecord, now: Moment) -> Self {
         let mut group = Self::new(config, now);
         group.since = record.since;
         group.generation = record.generation;
@@ -156,8 +153,7 @@ impl Group {
     }
 
     /// Takes an event; the actions are to be carried out in order.
-    #[must_use]
-    pub fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
+    pub(crate) fn on(&mut self, event: Event, now: Moment) -> Vec<Action> {
         let mut out = Vec::new();
         match event {
             Event::Join { reply, join } => self.join(reply, join, now, &mut out),
@@ -186,8 +182,7 @@ impl Group {
     }
 
     /// When [`Event::Time`] is wanted. May be too early, never too late.
-    #[must_use]
-    pub fn due(&self) -> Option<Tick> {
+    pub(crate) fn due(&self) -> Option<Tick> {
         self.due
     }
 
@@ -195,7 +190,7 @@ impl Group {
     ///
     /// # Errors
     /// The code to answer.
-    pub fn may_commit(
+    pub(crate) fn may_commit(
         &mut self,
         member_id: &str,
         instance_id: Option<&str>,
@@ -222,49 +217,42 @@ impl Group {
     }
 
     /// Where the group is.
-    #[must_use]
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.state
     }
 
     /// Since when it is there.
-    #[must_use]
-    pub fn since(&self) -> Timestamp {
+    pub(crate) fn since(&self) -> Timestamp {
         self.since
     }
 
     /// "consumer", ...; `None` when there never was a member.
-    #[must_use]
-    pub fn protocol_type(&self) -> Option<&Arc<str>> {
+    pub(crate) fn protocol_type(&self) -> Option<&Arc<str>> {
         self.protocol_type.as_ref()
     }
 
     /// The chosen protocol.
-    #[must_use]
-    pub fn protocol(&self) -> Option<&Arc<str>> {
+    pub(crate) fn protocol(&self) -> Option<&Arc<str>> {
         self.protocol.as_ref()
     }
 
     /// The generation.
-    #[must_use]
-    pub fn generation(&self) -> i32 {
+    pub(crate) fn generation(&self) -> i32 {
         self.generation
     }
 
     /// The members, by id.
-    pub fn members(&self) -> impl Iterator<Item = &Member> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
         self.members.values()
     }
 
     /// One member.
-    #[must_use]
-    pub fn member(&self, id: &str) -> Option<&Member> {
+    pub(crate) fn member(&self, id: &str) -> Option<&Member> {
         self.members.get(id)
     }
 
     /// What a member says of itself for the chosen protocol, or for its first choice until then.
-    #[must_use]
-    pub fn metadata_of(&self, member: &Member) -> Bytes {
+    pub(crate) fn metadata_of(&self, member: &Member) -> Bytes {
         match &self.protocol {
             Some(protocol) if member.knows(protocol) => member.metadata(protocol),
             _ => member
@@ -276,8 +264,7 @@ impl Group {
     }
 
     /// Nobody is in it, nobody is coming and nothing was stored: it may be forgotten.
-    #[must_use]
-    pub fn is_blank(&self) -> bool {
+    pub(crate) fn is_blank(&self) -> bool {
         self.state == State::Empty
             && self.generation == 0
             && self.pending.is_empty()

@@ -9,8 +9,7 @@ use bytes::{Buf, Bytes};
 use std::sync::Arc;
 
 /// Topics a subscription names, at most `topics_max`; `None` when it does not parse.
-#[must_use]
-pub fn subscribed_topics(metadata: &Bytes, topics_max: usize) -> Option<Vec<Arc<str>>> {
+pub(crate) fn subscribed_topics(metadata: &Bytes, topics_max: usize) -> Option<Vec<Arc<str>>> {
     let mut rest = metadata.clone();
     let count = versioned_count(&mut rest, 2, topics_max)?;
     let mut topics = Vec::with_capacity(count.min(64));
@@ -21,8 +20,7 @@ pub fn subscribed_topics(metadata: &Bytes, topics_max: usize) -> Option<Vec<Arc<
 }
 
 /// Partitions an assignment gives, at most `partitions_max`; `None` when it does not parse.
-#[must_use]
-pub fn assigned_partitions(
+pub(crate) fn assigned_partitions(
     assignment: &Bytes,
     partitions_max: usize,
 ) -> Option<Vec<(Arc<str>, u32)>> {

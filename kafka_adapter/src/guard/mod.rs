@@ -7,6 +7,8 @@
 //! decoded than on the wire. It allocates nothing and copies nothing.
 
 mod schema;
+#[cfg(test)]
+mod tests;
 
 use crate::error::Close;
 

@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use twinmq_core::consume::Filter;
 use twinmq_core::roster::{Member, Roster, Tongue};
-use twinmq_remoting::Channel;
+use twinmq_remoting::{Channel, Language};
 use twinmq_remoting::bodies::heartbeat::{
-    ConsumeFromWhere, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
+    ConsumeFrom, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
 };
-use twinmq_remoting::code::Language;
 
 /// One connected client as a member of a group.
 #[derive(Clone, Debug)]
@@ -44,7 +43,7 @@ pub(crate) struct Subscription {
 pub(crate) struct ConsumerGroup {
     pub(crate) consume_type: ConsumeType,
     pub(crate) message_model: MessageModel,
-    pub(crate) from_where: ConsumeFromWhere,
+    pub(crate) from_where: ConsumeFrom,
     pub(crate) subscriptions: BTreeMap<String, Arc<Subscription>>,
     pub(crate) clients: HashMap<u64, Client>,
 }

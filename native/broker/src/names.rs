@@ -3,18 +3,19 @@
 use crate::error::Refusal;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
+use twinmq_records::names as records;
 use twinmq_store::Address;
 
 /// Retry topic of a group.
-pub(crate) const RETRY_PREFIX: &str = "%RETRY%";
+pub(crate) const RETRY_PREFIX: &str = records::NATIVE_RETRY;
 /// Dead letters of a group.
-pub(crate) const DLQ_PREFIX: &str = "%DLQ%";
+pub(crate) const DLQ_PREFIX: &str = records::NATIVE_DLQ;
 /// The template for topics made by a send.
 pub(crate) const TEMPLATE: &str = "TBW102";
 /// RocketMQ's `Validators.TOPIC_MAX_LENGTH`.
-const TOPIC_BYTES_MAX: usize = 127;
+const TOPIC_BYTES_MAX: usize = records::NATIVE_TOPIC_MAX;
 /// Retry and dead-letter topics may be longer.
-const GROUP_TOPIC_BYTES_MAX: usize = 255;
+const GROUP_TOPIC_BYTES_MAX: usize = records::NATIVE_TOPIC_MAX_V2;
 /// RocketMQ's `CHARACTER_MAX_LENGTH` of groups.
 const GROUP_BYTES_MAX: usize = 120;
 
@@ -41,17 +42,12 @@ pub(crate) fn is_system_topic(topic: &str) -> bool {
         || topic.starts_with("rmq_sys_")
 }
 
-fn legal(name: &str) -> bool {
-    name.bytes()
-        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'|' | b'-' | b'_'))
-}
-
 /// Whether a topic may be named so.
 pub(crate) fn check_topic(topic: &str) -> Result<(), Refusal> {
     if topic.trim().is_empty() {
         return Err(Refusal::parameter("The specified topic is blank."));
     }
-    if !legal(topic) {
+    if let Err(records::NameError::Character(_)) = records::check_native_topic(topic) {
         return Err(Refusal::parameter(
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
         ));
@@ -71,17 +67,22 @@ pub(crate) fn check_topic(topic: &str) -> Result<(), Refusal> {
 
 /// Whether a group may be named so.
 pub(crate) fn is_group(group: &str) -> bool {
-    !group.trim().is_empty() && group.len() <= GROUP_BYTES_MAX && legal(group)
+    group.len() <= GROUP_BYTES_MAX && records::check_native_group(group).is_ok()
 }
 
 /// The spelling under which core keeps a group's members and offsets: Kafka's.
 pub(crate) fn group_key(group: &str) -> Cow<'_, str> {
-    Cow::Borrowed(group)
+    if group.contains('%') {
+        Cow::Owned(records::kafka_group(group))
+    } else {
+        // Without an escape both spellings are one.
+        Cow::Borrowed(group)
+    }
 }
 
 /// The native spelling of a group that core knows by [`group_key`].
 pub(crate) fn group_name(key: &str) -> Cow<'_, str> {
-    Cow::Borrowed(key)
+    records::native_group(key).map_or(Cow::Borrowed(key), Cow::Owned)
 }
 
 /// Appends an offsetMsgId: host address, port, address in the log; upper-case hex (RocketMQ

@@ -256,16 +256,13 @@ pub(crate) fn done(request: &Command) -> Outcome {
 }
 
 /// Success with a JSON body.
-pub(crate) fn json<T: Serialize>(request: &Command, body: &T) -> Result<Outcome, Refusal> {
-    Ok(Outcome::Reply(
-        Command::response_to(request, response::SUCCESS).with_body(encoded(body)?),
-    ))
+pub(crate) fn json<T: Serialize>(request: &Command, body: &T) -> Outcome {
+    Outcome::Reply(Command::response_to(request, response::SUCCESS).with_body(encoded(body)))
 }
 
 /// A JSON body in RocketMQ's dialect.
-pub(crate) fn encoded<T: Serialize>(body: &T) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn encoded<T: Serialize>(body: &T) -> bytes::Bytes {
     dialect::write(body)
-        .map_err(|error| Refusal::system(format!("the answer cannot be written: {error}")))
 }
 
 /// The request's JSON body.

@@ -6,7 +6,7 @@ use crate::metrics::NativeMetrics;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use twinmq_core::catalog::Topic;
 
 /// Seconds between samples of the broker's totals.
@@ -17,7 +17,7 @@ const SAMPLES: usize = 62;
 const SERIES_MAX: usize = 20_000;
 
 /// Messages and bytes since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Count {
     /// Messages.
     pub(crate) messages: AtomicU64,
@@ -25,7 +25,18 @@ pub(crate) struct Count {
     pub(crate) bytes: AtomicU64,
     /// Per minute: (minute since 1970, messages, bytes at its start); the last 61.
     minutes: Mutex<VecDeque<(i64, u64, u64)>>,
-    minute: std::sync::atomic::AtomicI64,
+    minute: AtomicI64,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self {
+            messages: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            minutes: Mutex::new(VecDeque::new()),
+            minute: AtomicI64::new(i64::MIN),
+        }
+    }
 }
 
 impl Count {

@@ -1,10 +1,24 @@
 //! Topics: both names, settings, queue numbers and ordinals. A state machine on its internal queue.
 
+pub(crate) mod definition;
+pub(crate) mod state;
+pub mod system;
+pub(crate) mod view;
+
+use crate::config::{CoreConfig, OpenError};
+use crate::offsets::Table;
+use crate::payload;
+use crate::state::{self as machine, Image, Plan, SharedClock};
+use definition::{Change, Definition, StoredClass, StoredOrigin};
+use parking_lot::Mutex;
+use state::State;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
-use twinmq_store::{QueueNumber, Timestamp, Upto};
+use twinmq_records::names;
+use twinmq_store::{Ack, Draft, LogOffset, QueueNumber, QueueOffset, Store, Timestamp, Upto};
 use uuid::Uuid;
+use view::View;
 
 /// RocketMQ permission bits: 4 read, 2 write, 1 inherit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -218,80 +232,491 @@ pub enum CatalogError {
 
 /// All topics. Look-ups take no lock.
 #[derive(Debug)]
-pub struct Catalog {}
+pub struct Catalog {
+    store: Store,
+    config: Arc<CoreConfig>,
+    clock: SharedClock,
+    state: Mutex<State>,
+    view: View,
+    offsets: Arc<Table>,
+}
+
+const NAME: &str = "catalog";
+const QUEUE: QueueNumber = QueueNumber::FIRST_OF_CORE;
 
 impl Catalog {
+    /// Rebuilds the catalog and creates what is missing of the broker's own topics.
+    pub(crate) async fn open(
+        store: Store,
+        config: Arc<CoreConfig>,
+        clock: SharedClock,
+        offsets: Arc<Table>,
+        levels: u32,
+    ) -> Result<Self, OpenError> {
+        let fail = |reason: String| OpenError { part: NAME, reason };
+        let view = View::default();
+        let mut state = match store.snapshot(NAME) {
+            Some(snapshot) => State::restore(&snapshot.bytes, &config, &view).map_err(fail)?,
+            None => State::default(),
+        };
+        let from = state.next;
+        state.next = machine::replay(&store, NAME, QUEUE, from, |stored| {
+            payload::unpack(stored, |time, key, value| {
+                state.apply(&Change::decode(key, value)?, time, &config, &view)
+            })
+        })
+        .await?;
+        let catalog = Self {
+            store,
+            config,
+            clock,
+            state: Mutex::new(state),
+            view,
+            offsets,
+        };
+        catalog
+            .found(levels)
+            .await
+            .map_err(|error| fail(error.to_string()))?;
+        catalog.drop_deleted().await;
+        Ok(catalog)
+    }
+
+    /// Creates the broker's own topics where they are missing, in one run.
+    async fn found(&self, levels: u32) -> Result<(), CatalogError> {
+        let own = system::topics(&self.config, levels);
+        let end = self
+            .record(|state| {
+                let mut changes = Vec::new();
+                let mut next = state.next_queue;
+                for (new, class) in &own {
+                    let there = match new.origin {
+                        Origin::Kafka => self.view.by_kafka(&new.name),
+                        Origin::Native => self.view.by_native(&new.name),
+                    };
+                    if there.is_none() {
+                        changes.push(Change::Topic(self.definition(&mut next, new, *class)?));
+                    } else if let Some(topic) = there
+                        && topic.queues.len() < new.queues as usize
+                        && new.name == system::SCHEDULE_TOPIC
+                    {
+                        // More delay levels than before.
+                        let mut grown = Definition::of(&topic);
+                        let count = new.queues - u32::try_from(topic.queues.len()).unwrap_or(0);
+                        grown.queues.push((next, count));
+                        next += count;
+                        grown.read_queues = new.queues;
+                        grown.write_queues = new.queues;
+                        changes.push(Change::Topic(grown));
+                    }
+                }
+                Ok(changes)
+            })
+            .await?;
+        if let Some(end) = end {
+            self.store.wait(end, Ack::Written).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends changes and applies them, in one hold of the state's lock.
+    async fn record(
+        &self,
+        mut decide: impl FnMut(&State) -> Result<Vec<Change>, CatalogError>,
+    ) -> Result<Option<LogOffset>, CatalogError> {
+        machine::transact(
+            &self.store,
+            &self.state,
+            |state| {
+                let changes = decide(state)?;
+                if changes.is_empty() {
+                    return Ok(None);
+                }
+                let now = self.clock.now();
+                Ok(Some(Plan {
+                    run: vec![self.draft(&changes, now)],
+                    change: (changes, now),
+                }))
+            },
+            |state, (changes, now), receipts| {
+                self.apply(state, &changes, now);
+                machine::run_end(receipts)
+            },
+        )
+        .await
+    }
+
+    fn draft(&self, changes: &[Change], now: Timestamp) -> Draft {
+        let pairs: Vec<_> = changes.iter().map(Change::encode).collect();
+        payload::pack(QUEUE, now, &pairs)
+    }
+
+    fn apply(&self, state: &mut State, changes: &[Change], now: Timestamp) {
+        for change in changes {
+            if let Err(reason) = state.apply(change, now, &self.config, &self.view) {
+                // It was made here a moment ago, from a definition that was checked.
+                tracing::error!(%reason, "a catalog change could not be applied");
+            }
+        }
+        state.next = state.next.plus(changes.len() as u64);
+    }
+
+    /// The definition of a new topic, with queue numbers from `next` on.
+    fn definition(
+        &self,
+        next: &mut u32,
+        new: &NewTopic,
+        class: Class,
+    ) -> Result<Definition, CatalogError> {
+        let (kafka, native) = self.both_names(new, class);
+        let first = *next;
+        *next = first.checked_add(new.queues).ok_or_else(|| {
+            CatalogError::InvalidQueues("all queue numbers have been given out".to_owned())
+        })?;
+        Ok(Definition {
+            id: new_topic_id().to_string(),
+            kafka,
+            native,
+            origin: match new.origin {
+                Origin::Kafka => StoredOrigin::Kafka,
+                Origin::Native => StoredOrigin::Native,
+            },
+            class: match class {
+                Class::User => StoredClass::User,
+                Class::System => StoredClass::System,
+                Class::Internal => StoredClass::Internal,
+            },
+            perm: new.perm.0,
+            read_queues: new.queues,
+            write_queues: new.queues,
+            queues: vec![(first, new.queues)],
+            order: new.order,
+            sys_flag: new.sys_flag,
+            multi_tag: new.multi_tag,
+            attributes: new.attributes.clone(),
+            settings: new.settings.clone(),
+            created: self.clock.now().0,
+        })
+    }
+
+    /// The name on the creating side, and the computed one where it is free.
+    fn both_names(&self, new: &NewTopic, class: Class) -> (Option<String>, Option<String>) {
+        let own = Some(new.name.clone());
+        match (new.origin, class) {
+            (Origin::Native, Class::System) => (None, own),
+            // The same name on both sides, so that native clients see whose it is; perm has no write.
+            (Origin::Kafka, Class::Internal) => (own.clone(), own),
+            (Origin::Native, _) => {
+                let other = names::kafka_topic(&new.name)
+                    .filter(|name| self.free(new, name, self.view.by_kafka(name).is_none()));
+                (other, own)
+            }
+            (Origin::Kafka, _) => {
+                let other = names::native_topic(&new.name)
+                    .filter(|name| self.free(new, name, self.view.by_native(name).is_none()));
+                (own, other)
+            }
+        }
+    }
+
+    fn free(&self, new: &NewTopic, other: &str, free: bool) -> bool {
+        let free = free && !system::reserved(other, new.origin.other(), &self.config);
+        if !free {
+            tracing::warn!(
+                topic = %new.name,
+                taken = %other,
+                "the topic has no name on the other protocol's side: the computed one is taken"
+            );
+        }
+        free
+    }
+
+    fn check_in(&self, state: &State, new: &NewTopic) -> Result<(), CatalogError> {
+        let name = &new.name;
+        check_name(name, new.origin).map_err(|reason| CatalogError::InvalidName {
+            name: name.clone(),
+            reason,
+        })?;
+        let there = match new.origin {
+            Origin::Kafka => self.view.by_kafka(name),
+            Origin::Native => self.view.by_native(name),
+        };
+        if there.is_some() || state.topics.contains_key(name.as_str()) {
+            return Err(CatalogError::Exists(name.clone()));
+        }
+        if system::reserved(name, new.origin, &self.config) {
+            return Err(CatalogError::Reserved(name.clone()));
+        }
+        if new.origin == Origin::Kafka && state.alike.contains_key(&state::alike(name)) {
+            return Err(CatalogError::InvalidName {
+                name: name.clone(),
+                reason: "it differs from another topic's only in '.' and '_'".to_owned(),
+            });
+        }
+        self.check_count(new.queues)?;
+        if state.topics.len() >= self.config.topics_max {
+            return Err(CatalogError::TooMany(self.config.topics_max));
+        }
+        if new.perm.0 > 15 {
+            return Err(CatalogError::InvalidSetting {
+                key: "perm".to_owned(),
+                reason: format!("{} is more than 15", new.perm.0),
+            });
+        }
+        crate::settings::check_settings(&new.settings)?;
+        crate::settings::check_attributes(&new.attributes)
+    }
+
+    fn check_count(&self, queues: u32) -> Result<(), CatalogError> {
+        let max = self.config.queues_per_topic_max;
+        if (1..=max).contains(&queues) {
+            return Ok(());
+        }
+        Err(CatalogError::InvalidQueues(format!(
+            "{queues} queues: must be from 1 to queues_per_topic_max = {max}"
+        )))
+    }
+
     /// By Kafka's name.
     #[must_use]
     pub fn by_kafka(&self, name: &str) -> Option<Arc<Topic>> {
-        let _ = name;
-        unimplemented!()
+        self.view.by_kafka(name)
     }
     /// By RocketMQ's name.
     #[must_use]
     pub fn by_native(&self, name: &str) -> Option<Arc<Topic>> {
-        let _ = name;
-        unimplemented!()
+        self.view.by_native(name)
     }
     /// By Kafka's topic id.
     #[must_use]
     pub fn by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
-        let _ = id;
-        unimplemented!()
+        self.view.by_id(id)
     }
     /// By the name under which state is kept ([`Topic::key`]).
     #[must_use]
     pub fn by_key(&self, key: &str) -> Option<Arc<Topic>> {
-        let _ = key;
-        unimplemented!()
+        self.view.by_key(key)
+    }
+    /// The topic and the ordinal of a queue number.
+    #[must_use]
+    pub fn by_queue(&self, queue: QueueNumber) -> Option<(Arc<Topic>, u32)> {
+        self.view.by_number(queue)
     }
     /// All topics, in name order of [`Topic::key`].
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Topic>> {
-        unimplemented!()
+        self.state.lock().topics.values().cloned().collect()
     }
     /// Rises with each change: (changes so far, time of the last). RocketMQ's DataVersion.
     #[must_use]
     pub fn version(&self) -> (u64, Timestamp) {
-        unimplemented!()
+        self.view.version()
     }
     /// Told of each change of the catalog (the version).
     #[must_use]
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
-        unimplemented!()
+        self.view.changes()
     }
     /// Checks as [`Catalog::create`] does, without creating (Kafka's validate_only).
     ///
     /// # Errors
     /// See [`CatalogError`].
     pub fn check(&self, new: &NewTopic) -> Result<(), CatalogError> {
-        let _ = new;
-        unimplemented!()
+        self.check_in(&self.state.lock(), new)
     }
     /// Creates a topic; durable and visible when it returns.
     ///
     /// # Errors
     /// See [`CatalogError`].
     pub async fn create(&self, new: NewTopic) -> Result<Arc<Topic>, CatalogError> {
-        let _ = new;
-        unimplemented!()
+        let end = self
+            .record(|state| {
+                self.check_in(state, &new)?;
+                let mut next = state.next_queue;
+                let definition = self.definition(&mut next, &new, Class::User)?;
+                Ok(vec![Change::Topic(definition)])
+            })
+            .await?;
+        self.durable(end).await?;
+        let topic = match new.origin {
+            Origin::Kafka => self.view.by_kafka(&new.name),
+            Origin::Native => self.view.by_native(&new.name),
+        };
+        topic.ok_or(CatalogError::Unknown(new.name))
     }
     /// Changes a topic, by [`Topic::key`].
     ///
     /// # Errors
     /// See [`CatalogError`].
     pub async fn change(&self, key: &str, change: TopicChange) -> Result<Arc<Topic>, CatalogError> {
-        let _ = (key, change);
-        unimplemented!()
+        if let Some(settings) = &change.settings {
+            crate::settings::check_settings(settings)?;
+        }
+        if let Some(attributes) = &change.attributes {
+            crate::settings::check_attributes(attributes)?;
+        }
+        for count in [change.read_queues, change.write_queues]
+            .into_iter()
+            .flatten()
+        {
+            self.check_count(count)?;
+        }
+        let end = self
+            .record(|state| {
+                let topic = state
+                    .topics
+                    .get(key)
+                    .ok_or_else(|| CatalogError::Unknown(key.to_owned()))?;
+                let mut changed = Definition::of(topic);
+                let before = changed.clone();
+                if let Some(perm) = change.perm {
+                    changed.perm = perm.0;
+                }
+                if let Some(order) = change.order {
+                    changed.order = order;
+                }
+                if let Some(settings) = &change.settings {
+                    changed.settings.clone_from(settings);
+                }
+                if let Some(attributes) = &change.attributes {
+                    changed.attributes.clone_from(attributes);
+                }
+                changed.read_queues = change.read_queues.unwrap_or(changed.read_queues);
+                changed.write_queues = change.write_queues.unwrap_or(changed.write_queues);
+                let wanted = changed.read_queues.max(changed.write_queues);
+                let count = u32::try_from(topic.queues.len()).unwrap_or(u32::MAX);
+                if wanted > count {
+                    let more = wanted - count;
+                    if state.next_queue.checked_add(more).is_none() {
+                        return Err(CatalogError::InvalidQueues(
+                            "all queue numbers have been given out".to_owned(),
+                        ));
+                    }
+                    changed.queues.push((state.next_queue, more));
+                }
+                if changed == before {
+                    return Ok(Vec::new());
+                }
+                Ok(vec![Change::Topic(changed)])
+            })
+            .await?;
+        self.durable(end).await?;
+        self.view
+            .by_key(key)
+            .ok_or_else(|| CatalogError::Unknown(key.to_owned()))
     }
     /// Deletes a topic, its records and all committed offsets of it, by [`Topic::key`].
     ///
     /// # Errors
     /// See [`CatalogError`].
     pub async fn delete(&self, key: &str) -> Result<(), CatalogError> {
-        let _ = key;
-        unimplemented!()
+        let end = loop {
+            if let Some(end) = self.try_delete(key)? {
+                break end;
+            }
+            self.store.room().await?;
+        };
+        self.store.wait(end, Ack::Synced).await?;
+        self.drop_deleted().await;
+        Ok(())
     }
+
+    /// Deletion and the tombstones of all committed offsets go in as one run, so that a topic of the
+    /// same name never inherits progress.
+    fn try_delete(&self, key: &str) -> Result<Option<LogOffset>, CatalogError> {
+        let mut state = self.state.lock();
+        let topic = state
+            .topics
+            .get(key)
+            .ok_or_else(|| CatalogError::Unknown(key.to_owned()))?;
+        if topic.class != Class::User {
+            return Err(CatalogError::Reserved(key.to_owned()));
+        }
+        let now = self.clock.now();
+        let changes = [Change::TopicGone(topic.id)];
+        let mut run = vec![self.draft(&changes, now)];
+        let mut forgetting = self.offsets.forget(topic.key(), now);
+        run.append(&mut forgetting.drafts);
+        let Some(receipts) = self.store.try_append(&run)? else {
+            return Ok(None);
+        };
+        self.apply(&mut state, &changes, now);
+        forgetting.apply(&receipts[1..]);
+        Ok(Some(machine::run_end(&receipts)))
+    }
+
+    /// Has the store drop queues of deleted topics; what fails is tried again later.
+    pub(crate) async fn drop_deleted(&self) {
+        let numbers: Vec<u32> = self.state.lock().dropping.iter().copied().collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let queues: Vec<_> = numbers.iter().copied().map(QueueNumber).collect();
+        if let Err(error) = self.store.drop_queues(&queues).await {
+            tracing::warn!(%error, "queues of deleted topics are not dropped yet");
+            return;
+        }
+        let dropped = self
+            .record(|_| Ok(vec![Change::Dropped(numbers.clone())]))
+            .await;
+        if let Err(error) = dropped {
+            tracing::warn!(%error, "dropped queues could not be noted");
+        }
+    }
+
+    async fn durable(&self, end: Option<LogOffset>) -> Result<(), CatalogError> {
+        // Nothing to append: whoever made it so may still wait for the disk.
+        let end = end.unwrap_or_else(|| self.store.progress().written);
+        Ok(self.store.wait(end, Ack::Synced).await?)
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<Arc<crate::groups::Group>> {
+        self.view.group(name)
+    }
+
+    pub(crate) fn all_groups(&self) -> Vec<Arc<crate::groups::Group>> {
+        self.state.lock().groups.values().cloned().collect()
+    }
+
+    /// Puts or deletes a group's definition.
+    pub(crate) async fn set_group(
+        &self,
+        name: &str,
+        group: Option<&crate::groups::Group>,
+    ) -> Result<(), CatalogError> {
+        let end = self
+            .record(|state| {
+                let there = state.groups.get(name).map(|group| &**group);
+                Ok(match group {
+                    _ if there == group => Vec::new(),
+                    Some(group) => vec![Change::Group(group.clone())],
+                    None => vec![Change::GroupGone(name.to_owned())],
+                })
+            })
+            .await?;
+        self.durable(end).await
+    }
+
+    /// Topics, groups and queues, counted.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let state = self.state.lock();
+        let queues = state.topics.values().map(|topic| topic.queues.len()).sum();
+        (state.topics.len(), state.groups.len(), queues)
+    }
+
+    /// The state, and up to where of its queue it goes.
+    pub(crate) fn image(&self) -> (Image, Vec<(QueueNumber, QueueOffset)>) {
+        let state = self.state.lock();
+        let at = self.store.progress().written;
+        let image = Image {
+            name: NAME,
+            at,
+            upto: at,
+            bytes: state.snapshot(),
+        };
+        (image, vec![(QUEUE, state.next)])
+    }
+
     /// Raises the first offset of a queue (DeleteRecords); durable when it returns.
     ///
     /// # Errors
@@ -300,9 +725,49 @@ impl Catalog {
         &self,
         topic: &Topic,
         ordinal: u32,
-        before: twinmq_store::QueueOffset,
+        before: QueueOffset,
     ) -> Result<(), CatalogError> {
-        let _ = (topic, ordinal, before);
-        unimplemented!()
+        let queue = topic.queue(ordinal).ok_or_else(|| {
+            CatalogError::InvalidQueues(format!("topic {} has no queue {ordinal}", topic.key()))
+        })?;
+        Ok(self.store.raise_first(queue, before).await?)
+    }
+}
+
+impl Origin {
+    fn other(self) -> Self {
+        match self {
+            Self::Kafka => Self::Native,
+            Self::Native => Self::Kafka,
+        }
+    }
+}
+
+/// RocketMQ's limit is 127 characters, but for retry and dead-letter topics.
+fn check_name(name: &str, origin: Origin) -> Result<(), String> {
+    let legal = match origin {
+        Origin::Kafka => names::check_kafka_topic(name),
+        Origin::Native => names::check_native_topic(name),
+    };
+    legal.map_err(|error| error.to_string())?;
+    let returned = [names::NATIVE_RETRY, names::NATIVE_DLQ]
+        .iter()
+        .any(|prefix| name.starts_with(prefix));
+    if origin == Origin::Native && !returned && name.len() > names::NATIVE_TOPIC_MAX {
+        return Err(format!(
+            "it has more than {} bytes",
+            names::NATIVE_TOPIC_MAX
+        ));
+    }
+    Ok(())
+}
+
+/// A random id whose Base64 form does not begin with `-`, as Kafka's own are.
+fn new_topic_id() -> Uuid {
+    loop {
+        let id = Uuid::new_v4();
+        if id.as_bytes()[0] >> 2 != 62 {
+            return id;
+        }
     }
 }

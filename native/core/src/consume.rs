@@ -1,10 +1,23 @@
 //! The way out: which window, who may read what, in whose layout.
 
-use crate::catalog::Topic;
+mod crossing;
+mod native;
+
+use crate::cache::Cache;
+use crate::catalog::{Catalog, Topic};
+use crate::config::CoreConfig;
+use crate::lag::at_once;
+use crate::metrics::CoreMetrics;
+use crate::payload;
+use crate::produce::Producing;
 use bytes::Bytes;
+use crossing::Crossing;
+pub(crate) use crossing::OpenedBatch;
+use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
-    Aborted, Address, Boundary, Ends, QueueOffset, ReadError, Reign, Timestamp, Watch,
+    Aborted, Address, Boundary, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store,
+    Stored, Timestamp, Upto, Watch, Window,
 };
 
 /// Why nothing was read.
@@ -67,9 +80,42 @@ pub struct Messages {
 
 /// The way out.
 #[derive(Debug)]
-pub struct Consuming {}
+pub struct Consuming {
+    store: Store,
+    catalog: Arc<Catalog>,
+    crossing: Crossing,
+    decompressed_max: u64,
+}
+
+/// Most entries of one read; a batch counts as one.
+const ENTRIES_MAX: u32 = 16_384;
+/// Most index rows examined in one native read when the filter lets few through.
+const SCAN_MAX: u32 = 16_000;
 
 impl Consuming {
+    pub(crate) fn new(
+        store: Store,
+        config: &CoreConfig,
+        catalog: Arc<Catalog>,
+        producing: Arc<Producing>,
+        metrics: CoreMetrics,
+    ) -> Self {
+        let bytes = config.translation_cache_bytes;
+        let crossing = Crossing {
+            opened: Cache::new(bytes / 2, metrics.clone()),
+            framed: Cache::new(bytes / 2, metrics.clone()),
+            producing,
+            decompressed_max: config.decompressed_bytes_max,
+            metrics,
+        };
+        Self {
+            store,
+            catalog,
+            crossing,
+            decompressed_max: config.decompressed_bytes_max,
+        }
+    }
+
     /// Reads as Kafka does: whole batches from the one that holds `from`; the first always comes when
     /// `first_regardless`. Messages are framed into batches.
     ///
@@ -84,8 +130,50 @@ impl Consuming {
         first_regardless: bool,
         committed: bool,
     ) -> Result<Batches, ConsumeError> {
-        let _ = (topic, queue, from, bytes_max, first_regardless, committed);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        let page = self
+            .store
+            .read(Window {
+                queue: number,
+                from,
+                bytes_max,
+                entries_max: ENTRIES_MAX,
+                scan_max: ENTRIES_MAX,
+                upto: topic.upto(committed),
+                pass: None,
+            })
+            .await?;
+        let mut out = Batches {
+            chunks: Vec::with_capacity(page.entries.len().min(64)),
+            bytes: 0,
+            next: from,
+            ends: page.ends,
+            aborted: Vec::new(),
+        };
+        let room = |out: &Batches, bytes: usize| {
+            (out.chunks.is_empty() && first_regardless) || out.bytes + bytes <= bytes_max as usize
+        };
+        let mut rest = &page.entries[..];
+        while let Some((first, others)) = rest.split_first() {
+            let (bytes, next) = if first.header.kind == Kind::Message {
+                let framed = self.crossing.framed(rest, bytes_max)?;
+                rest = &rest[framed.entries.min(rest.len())..];
+                (framed.bytes.clone(), framed.next)
+            } else {
+                rest = others;
+                (first.payload.clone(), first.header.next())
+            };
+            if !room(&out, bytes.len()) {
+                break;
+            }
+            out.bytes += bytes.len();
+            out.chunks.push(bytes);
+            out.next = next;
+        }
+        if committed && !out.chunks.is_empty() {
+            out.aborted = self.store.aborted(number, from, out.next).await?;
+        }
+        Ok(out)
     }
 
     /// Reads as RocketMQ does: messages from `from` on, up to a count and a size; batches are opened.
@@ -102,8 +190,53 @@ impl Consuming {
         bytes_max: u32,
         filter: &Filter,
     ) -> Result<Messages, ConsumeError> {
-        let _ = (topic, queue, from, count_max, bytes_max, filter);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        let pass = |row: &twinmq_store::Row| native::passes(row, filter);
+        let page = self
+            .store
+            .read(Window {
+                queue: number,
+                from,
+                bytes_max,
+                entries_max: count_max.clamp(1, ENTRIES_MAX),
+                scan_max: SCAN_MAX,
+                upto: topic.upto(true),
+                pass: Some(&pass),
+            })
+            .await?;
+        let aborted = self.aborted_in(number, &page.entries).await?;
+        let mut picked = native::Picked::new(from, count_max, bytes_max, filter);
+        for stored in &page.entries {
+            if native::is_aborted(stored, &aborted) {
+                continue;
+            }
+            let go_on = match stored.header.kind {
+                Kind::Message => picked.message(stored),
+                Kind::Batch => picked.batch(stored, &*self.crossing.opened(topic, queue, stored)?),
+                Kind::Control => true,
+            };
+            if !go_on {
+                break;
+            }
+        }
+        Ok(picked.finish(&page))
+    }
+
+    /// Aborted transactions that touch these entries; asked for only where there are transactions.
+    async fn aborted_in(
+        &self,
+        queue: QueueNumber,
+        entries: &[Stored],
+    ) -> Result<Vec<Aborted>, ConsumeError> {
+        let mut transactional = entries
+            .iter()
+            .filter(|stored| native::transactional(stored));
+        let Some(first) = transactional.next() else {
+            return Ok(Vec::new());
+        };
+        let last = transactional.next_back().unwrap_or(first);
+        let (from, to) = (first.header.base, last.header.next());
+        Ok(self.store.aborted(queue, from, to).await?)
     }
 
     /// One message by address, in RocketMQ's layout.
@@ -111,22 +244,53 @@ impl Consuming {
     /// # Errors
     /// See [`ConsumeError`].
     pub async fn message_at(&self, address: Address) -> Result<Bytes, ConsumeError> {
-        let _ = address;
-        unimplemented!()
+        let (stored, place) = self.store.at(address).await?;
+        let nothing = || ConsumeError::Read(ReadError::NoSuchAddress { at: address.0 });
+        match stored.header.kind {
+            Kind::Message if place == 0 => Ok(stored.payload),
+            Kind::Batch => {
+                let queue = stored.header.queue;
+                let (topic, ordinal) = self.catalog.by_queue(queue).ok_or_else(nothing)?;
+                let visible = self.store.ends(queue, topic.upto(true)).stable;
+                let aborted = self
+                    .aborted_in(queue, std::slice::from_ref(&stored))
+                    .await?;
+                let hidden = native::is_marker(&stored)
+                    || stored.header.base >= visible
+                    || native::is_aborted(&stored, &aborted);
+                if hidden {
+                    return Err(nothing());
+                }
+                let opened = self.crossing.opened(&topic, ordinal, &stored)?;
+                opened.at_delta(place).ok_or_else(nothing)
+            }
+            _ => Err(nothing()),
+        }
     }
 
     /// The ends of a queue. `committed`: `end` is the last stable offset.
     #[must_use]
     pub fn ends(&self, topic: &Topic, queue: u32, committed: bool) -> Ends {
-        let _ = (topic, queue, committed);
-        unimplemented!()
+        let Some(number) = topic.queue(queue) else {
+            return Ends::default();
+        };
+        let mut ends = self.store.ends(number, topic.upto(committed));
+        if committed {
+            ends.end = ends.stable;
+        }
+        ends
     }
 
-    /// Register, then look, then await [`Watch::changed`].
+    /// Register, then look, then await [`Watch::changed`]. Where only some of the topics have
+    /// `flush.messages=1`, all are told when their records are on disk.
     #[must_use]
     pub fn watch(&self, queues: &[(&Topic, u32)], committed: bool) -> Watch {
-        let _ = (queues, committed);
-        unimplemented!()
+        let synced = queues.iter().any(|(topic, _)| topic.resolved.flush_sync);
+        let numbers: Vec<_> = queues
+            .iter()
+            .filter_map(|(topic, queue)| topic.queue(*queue))
+            .collect();
+        self.store.watch(&numbers, Upto { synced, committed })
     }
 
     /// Native search by store time.
@@ -140,8 +304,9 @@ impl Consuming {
         time: Timestamp,
         boundary: Boundary,
     ) -> Result<QueueOffset, ConsumeError> {
-        let _ = (topic, queue, time, boundary);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        let upto = topic.upto(true);
+        Ok(self.store.offset_at(number, time, boundary, upto).await?)
     }
 
     /// Kafka search: the first record whose own time reaches `time`: (offset, its time, epoch).
@@ -155,8 +320,13 @@ impl Consuming {
         time: Timestamp,
         committed: bool,
     ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
-        let _ = (topic, queue, time, committed);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        let upto = topic.upto(committed);
+        let Some(stored) = self.store.first_reaching(number, time, upto).await? else {
+            return Ok(None);
+        };
+        let first = self.store.ends(number, upto).first;
+        self.record_in(&stored, first, |at| at >= time.0)
     }
 
     /// Kafka's max timestamp: the first record with the highest time.
@@ -168,8 +338,37 @@ impl Consuming {
         topic: &Topic,
         queue: u32,
     ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
-        let _ = (topic, queue);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        let upto = topic.upto(false);
+        let Some(stored) = self.store.latest_record(number, upto).await? else {
+            return Ok(None);
+        };
+        let highest = stored.header.record_time.0;
+        let first = self.store.ends(number, upto).first;
+        self.record_in(&stored, first, |at| at >= highest)
+    }
+
+    /// The first record of an entry, at or above the queue's first offset, whose time is wanted.
+    fn record_in(
+        &self,
+        stored: &Stored,
+        first: QueueOffset,
+        wanted: impl Fn(i64) -> bool,
+    ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
+        let header = &stored.header;
+        let mut found = None;
+        if header.kind == Kind::Message {
+            found = Some((header.base, header.record_time));
+        } else {
+            payload::record_times(&stored.payload, self.decompressed_max, |delta, time| {
+                let offset = header.base.plus(u64::from(delta));
+                if found.is_none() && offset >= first && wanted(time) {
+                    found = Some((offset, Timestamp(time)));
+                }
+            })
+            .map_err(|reason| untranslatable(stored, reason))?;
+        }
+        Ok(found.map(|(offset, time)| (offset, time, header.reign)))
     }
 
     /// Store time of the record at `offset`; `None` when there is none.
@@ -182,15 +381,27 @@ impl Consuming {
         queue: u32,
         offset: QueueOffset,
     ) -> Result<Option<Timestamp>, ConsumeError> {
-        let _ = (topic, queue, offset);
-        unimplemented!()
+        let number = queue_of(topic, queue)?;
+        Ok(self.store.store_time(number, offset).await?)
     }
 
-    /// Whether the record at `offset` is near enough to the tail to be in memory.
+    /// Whether the record at `offset` is near enough to the tail to be in memory: whether reading it
+    /// would not wait for the disk. The end of a queue counts as hot.
     #[must_use]
     pub fn is_hot(&self, topic: &Topic, queue: u32, offset: QueueOffset) -> bool {
-        let _ = (topic, queue, offset);
-        unimplemented!()
+        let Some(number) = topic.queue(queue) else {
+            return true;
+        };
+        let read = self.store.read(Window {
+            queue: number,
+            from: offset,
+            bytes_max: 1,
+            entries_max: 1,
+            scan_max: 1,
+            upto: topic.upto(true),
+            pass: None,
+        });
+        at_once(read).is_some()
     }
 
     /// Kafka's OffsetForLeaderEpoch. See `Store::end_of_reign`.
@@ -201,13 +412,23 @@ impl Consuming {
         queue: u32,
         reign: Reign,
     ) -> Option<(Reign, QueueOffset)> {
-        let _ = (topic, queue, reign);
-        unimplemented!()
+        self.store.end_of_reign(topic.queue(queue)?, reign)
     }
 
     /// The current reign: Kafka's leader epoch.
     #[must_use]
     pub fn reign(&self) -> Reign {
-        unimplemented!()
+        self.store.reign()
+    }
+}
+
+fn queue_of(topic: &Topic, queue: u32) -> Result<QueueNumber, ConsumeError> {
+    topic.queue(queue).ok_or(ConsumeError::NoSuchQueue(queue))
+}
+
+fn untranslatable(stored: &Stored, reason: String) -> ConsumeError {
+    ConsumeError::Untranslatable {
+        at: stored.header.base,
+        reason,
     }
 }

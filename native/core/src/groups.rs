@@ -1,8 +1,9 @@
 //! Definitions of consumer groups (RocketMQ's subscription groups). A group without one is legal.
 
-use crate::catalog::CatalogError;
+use crate::catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use twinmq_records::names;
 
 /// RocketMQ's SubscriptionGroupConfig; field names are its JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,34 +46,42 @@ impl Default for Group {
 
 /// All definitions. Kept on the catalog's internal queue.
 #[derive(Debug)]
-pub struct Groups {}
+pub struct Groups {
+    catalog: Arc<Catalog>,
+}
 
 impl Groups {
+    pub(crate) fn new(catalog: Arc<Catalog>) -> Self {
+        Self { catalog }
+    }
     /// One definition, by the group's native name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<Group>> {
-        let _ = name;
-        unimplemented!()
+        self.catalog.group(name)
     }
     /// All definitions, in name order.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Group>> {
-        unimplemented!()
+        self.catalog.all_groups()
     }
     /// Creates or replaces a definition; durable when it returns.
     ///
     /// # Errors
     /// `InvalidName`, or the log's.
     pub async fn put(&self, group: Group) -> Result<Arc<Group>, CatalogError> {
-        let _ = group;
-        unimplemented!()
+        let name = group.group_name.clone();
+        names::check_native_group(&name).map_err(|error| CatalogError::InvalidName {
+            name: name.clone(),
+            reason: error.to_string(),
+        })?;
+        self.catalog.set_group(&name, Some(&group)).await?;
+        self.get(&name).ok_or(CatalogError::Unknown(name))
     }
     /// Deletes a definition.
     ///
     /// # Errors
     /// The log's.
     pub async fn delete(&self, name: &str) -> Result<(), CatalogError> {
-        let _ = name;
-        unimplemented!()
+        self.catalog.set_group(name, None).await
     }
 }

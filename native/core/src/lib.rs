@@ -1,16 +1,33 @@
 //! The broker in no protocol's words: topics and names, queues, groups and offsets, retry and dead
 //! letters, who may read what. Both fronts call it; it calls the store.
 
+mod cache;
 pub mod catalog;
+mod codec;
+mod config;
 pub mod consume;
+mod delay;
 pub mod groups;
+pub mod lag;
+mod metrics;
 pub mod offsets;
+mod payload;
 pub mod produce;
 pub mod retry;
 pub mod roster;
+pub mod settings;
+mod shelf;
+mod state;
+mod upkeep;
 
+pub use config::{CoreConfig, OpenError};
+pub use metrics::CoreMetrics;
+
+use state::SharedClock;
 use std::sync::Arc;
-use twinmq_store::Store;
+use std::time::Duration;
+use twinmq_store::{Store, WallClock};
+use upkeep::Upkeep;
 
 /// The parts of the broker. Callers take the parts they need and hand out only those.
 #[derive(Clone, Debug)]
@@ -29,77 +46,7 @@ pub struct Core {
     pub consuming: Arc<consume::Consuming>,
     /// Sent-back and delayed messages.
     pub retry: Arc<retry::Retry>,
-}
-
-/// Settings of the broker itself.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CoreConfig {
-    /// RocketMQ's brokerName.
-    pub broker_name: String,
-    /// RocketMQ's cluster name.
-    pub cluster_name: String,
-    /// Kafka's node id.
-    pub node_id: i32,
-    /// Partitions of a topic created by Kafka without a count. Kafka's `num.partitions`.
-    pub num_partitions: u32,
-    /// Whether naming an unknown topic creates it, on both sides.
-    pub auto_create_topics: bool,
-    /// Queues of a topic created by a native send. RocketMQ's `defaultTopicQueueNums`.
-    pub default_topic_queue_nums: u32,
-    /// Whether a heartbeat or pull of an unknown group creates it.
-    pub auto_create_groups: bool,
-    /// Hours that topics made natively keep records. RocketMQ's `fileReservedTime`.
-    pub file_reserved_time_hours: u64,
-    /// Milliseconds that topics made through Kafka keep records. Kafka's `log.retention.ms`.
-    pub log_retention_ms: i64,
-    /// Largest Kafka batch. Kafka's `message.max.bytes`.
-    pub message_max_bytes: u32,
-    /// Largest RocketMQ body. RocketMQ's `maxMessageSize`.
-    pub max_message_size: u32,
-    /// Longest expansion of one compressed batch or body.
-    pub decompressed_bytes_max: u64,
-    /// Most topics.
-    pub topics_max: usize,
-    /// Most queues of one topic.
-    pub queues_per_topic_max: u32,
-    /// Bytes of translated records kept for readers of the other protocol.
-    pub translation_cache_bytes: usize,
-    /// Milliseconds between retention rounds. Kafka's `log.retention.check.interval.ms`.
-    pub retention_interval_ms: u64,
-    /// Minutes that offsets of empty groups without a RocketMQ definition are kept.
-    pub offsets_retention_minutes: u64,
-    /// Milliseconds after which commits that nobody waits for are written.
-    pub commit_linger_ms: u64,
-    /// The 18 delay steps. RocketMQ's `messageDelayLevel`.
-    pub message_delay_level: String,
-}
-
-impl Default for CoreConfig {
-    fn default() -> Self {
-        Self {
-            broker_name: "twinmq-1".to_owned(),
-            cluster_name: "DefaultCluster".to_owned(),
-            node_id: 1,
-            num_partitions: 1,
-            auto_create_topics: true,
-            default_topic_queue_nums: 8,
-            auto_create_groups: true,
-            file_reserved_time_hours: 72,
-            log_retention_ms: 604_800_000,
-            message_max_bytes: 1_048_588,
-            max_message_size: 4 << 20,
-            decompressed_bytes_max: 128 << 20,
-            topics_max: 100_000,
-            queues_per_topic_max: 10_000,
-            translation_cache_bytes: 64 << 20,
-            retention_interval_ms: 10_000,
-            offsets_retention_minutes: 10_080,
-            commit_linger_ms: 200,
-            message_delay_level: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-                .to_owned(),
-        }
-    }
+    upkeep: Arc<Upkeep>,
 }
 
 impl Core {
@@ -110,22 +57,116 @@ impl Core {
     /// # Errors
     /// The log could not be read, or a snapshot and the log contradict each other.
     pub async fn open(store: Store, config: CoreConfig) -> Result<Self, OpenError> {
-        let _ = (store, config);
-        unimplemented!()
+        Self::open_with(store, config, CoreMetrics::default(), Arc::new(WallClock)).await
+    }
+
+    /// [`Core::open`] with registered metrics and a clock.
+    ///
+    /// # Errors
+    /// See [`Core::open`].
+    pub async fn open_with(
+        store: Store,
+        config: CoreConfig,
+        metrics: CoreMetrics,
+        clock: SharedClock,
+    ) -> Result<Self, OpenError> {
+        config
+            .validate()
+            .map_err(|(key, reason)| OpenError { part: key, reason })?;
+        let steps =
+            delay::Steps::parse(&config.message_delay_level).map_err(|reason| OpenError {
+                part: "core.message_delay_level",
+                reason,
+            })?;
+        let config = Arc::new(config);
+        let levels = steps.count();
+        let table = Arc::new(offsets::Table::default());
+        let catalog = Arc::new(
+            catalog::Catalog::open(
+                store.clone(),
+                Arc::clone(&config),
+                Arc::clone(&clock),
+                Arc::clone(&table),
+                levels,
+            )
+            .await?,
+        );
+        let groups = Arc::new(groups::Groups::new(Arc::clone(&catalog)));
+        let offsets = Arc::new(
+            offsets::Offsets::open(
+                store.clone(),
+                Arc::clone(&catalog),
+                Arc::clone(&clock),
+                table,
+                metrics.clone(),
+                Duration::from_millis(config.commit_linger_ms),
+            )
+            .await?,
+        );
+        let delays = Arc::new(
+            delay::Delays::open(
+                store.clone(),
+                Arc::clone(&catalog),
+                Arc::clone(&clock),
+                metrics.clone(),
+                steps.clone(),
+            )
+            .await?,
+        );
+        let producing = Arc::new(produce::Producing::new(
+            store.clone(),
+            Arc::clone(&config),
+            Arc::clone(&catalog),
+            Arc::clone(&clock),
+            levels,
+        ));
+        let consuming = Arc::new(consume::Consuming::new(
+            store.clone(),
+            &config,
+            Arc::clone(&catalog),
+            Arc::clone(&producing),
+            metrics.clone(),
+        ));
+        let retry = Arc::new(retry::Retry::new(
+            store.clone(),
+            Arc::clone(&config),
+            Arc::clone(&catalog),
+            Arc::clone(&groups),
+            Arc::clone(&producing),
+            Arc::clone(&consuming),
+            metrics.clone(),
+        ));
+        metrics.show(lag::Source {
+            store: store.clone(),
+            catalog: Arc::downgrade(&catalog),
+            offsets: Arc::downgrade(&offsets),
+            overdue: Arc::downgrade(&delays),
+            clock,
+            series_max: config.lag_series_max,
+        });
+        let upkeep = Arc::new(Upkeep::start(upkeep::Parts {
+            store,
+            config,
+            catalog: Arc::clone(&catalog),
+            offsets: Arc::clone(&offsets),
+            delays,
+            longest_delay_ms: steps.longest(),
+            metrics,
+        }));
+        Ok(Self {
+            catalog,
+            groups,
+            offsets,
+            roster: Arc::default(),
+            producing,
+            consuming,
+            retry,
+            upkeep,
+        })
     }
 
     /// Writes what lingers, snapshots the state machines and ends the background tasks.
     pub async fn close(&self) {
-        unimplemented!()
+        self.upkeep.close().await;
     }
-}
-
-/// Why the broker's state could not be rebuilt.
-#[derive(Debug, thiserror::Error)]
-#[error("{part}: {reason}")]
-pub struct OpenError {
-    /// The state machine.
-    pub part: &'static str,
-    /// What went wrong.
-    pub reason: String,
 }

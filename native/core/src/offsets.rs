@@ -1,11 +1,22 @@
 //! Committed offsets: one table (group, topic, queue) for both protocols, kept in Kafka's
 //! `__consumer_offsets` record format.
 
-use crate::catalog::Topic;
+pub(crate) mod partition;
+
+use crate::catalog::{Catalog, Topic, system};
+use crate::codec::{Put, Take};
+use crate::config::OpenError;
+use crate::metrics::CoreMetrics;
+use crate::payload;
+use crate::state::{self as machine, Image, Plan, SharedClock};
 use bytes::Bytes;
-use std::sync::Arc;
+use parking_lot::{Mutex, MutexGuard};
+use partition::{Change, Lingering, Partition};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use thiserror::Error;
-use twinmq_store::Timestamp;
+use tokio::sync::Notify;
+use twinmq_store::{Ack, AppendError, Draft, QueueNumber, QueueOffset, Receipt, Store, Timestamp};
 
 /// A group's progress in one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,29 +44,176 @@ pub enum OffsetsError {
     Wait(#[from] twinmq_store::WaitError),
 }
 
+const NAME: &str = "offsets";
+const FORMAT: u32 = 1;
+/// Lingering commits written in one run.
+const LINGER_RUN: usize = 4096;
+
+/// The table itself, one lock per offsets partition. The catalog holds it too, to forget a deleted
+/// topic in the same run that deletes it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    partitions: Vec<Mutex<Partition>>,
+    queues: OnceLock<Vec<QueueNumber>>,
+    lingering: Notify,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let count = system::INTERNAL_PARTITIONS;
+        Self {
+            partitions: (0..count).map(|_| Mutex::default()).collect(),
+            queues: OnceLock::new(),
+            lingering: Notify::new(),
+        }
+    }
+}
+
+/// A topic about to be forgotten: all partitions held.
+pub(crate) struct Forgetting<'a> {
+    /// What to append.
+    pub(crate) drafts: Vec<Draft>,
+    parts: Vec<(MutexGuard<'a, Partition>, Vec<Change>, usize)>,
+}
+
+impl Forgetting<'_> {
+    /// The drafts are in the log: `receipts` are theirs, in order.
+    pub(crate) fn apply(mut self, receipts: &[Receipt]) {
+        let mut rest = receipts;
+        for (mut partition, changes, drafts) in self.parts.drain(..) {
+            let (own, others) = rest.split_at(drafts.min(rest.len()));
+            rest = others;
+            partition.appended(changes, own);
+        }
+    }
+}
+
+impl Table {
+    fn partition(&self, group: &str) -> (&Mutex<Partition>, usize) {
+        let place = partition_of(group) as usize;
+        (&self.partitions[place], place)
+    }
+
+    fn queue(&self, place: usize) -> Option<QueueNumber> {
+        self.queues.get()?.get(place).copied()
+    }
+
+    /// Locks every partition that knows the topic and plans its tombstones.
+    pub(crate) fn forget(&self, topic: &str, now: Timestamp) -> Forgetting<'_> {
+        let mut forgetting = Forgetting {
+            drafts: Vec::new(),
+            parts: Vec::new(),
+        };
+        for (place, partition) in self.partitions.iter().enumerate() {
+            let partition = partition.lock();
+            let changes = partition.without_topic(topic);
+            let Some(queue) = self.queue(place) else {
+                continue;
+            };
+            // Held even where there is nothing to forget: a commit for the topic waits until the
+            // catalog no longer knows it.
+            let mut drafts = Partition::drafts(queue, now, &changes);
+            let count = drafts.len();
+            forgetting.drafts.append(&mut drafts);
+            forgetting.parts.push((partition, changes, count));
+        }
+        forgetting
+    }
+}
+
+/// The partition of `__consumer_offsets` (and the coordinator) of a group, 0 to 49: Kafka's
+/// `abs(hash) % offsets.topic.num.partitions`, where the hash is Java's and `abs(MIN)` is 0.
+#[must_use]
+pub fn partition_of(group: &str) -> u32 {
+    let hash = payload::java_hash(group);
+    hash.checked_abs().unwrap_or(0).unsigned_abs() % system::INTERNAL_PARTITIONS
+}
+
 /// The table. Groups are named in Kafka's spelling.
 #[derive(Debug)]
-pub struct Offsets {}
+pub struct Offsets {
+    store: Store,
+    catalog: Arc<Catalog>,
+    clock: SharedClock,
+    table: Arc<Table>,
+    metrics: CoreMetrics,
+    linger: Duration,
+}
 
 impl Offsets {
+    /// Rebuilds the table from its snapshot and the log.
+    pub(crate) async fn open(
+        store: Store,
+        catalog: Arc<Catalog>,
+        clock: SharedClock,
+        table: Arc<Table>,
+        metrics: CoreMetrics,
+        linger: Duration,
+    ) -> Result<Self, OpenError> {
+        let fail = |reason: String| OpenError { part: NAME, reason };
+        let topic = catalog
+            .by_kafka(system::OFFSETS_TOPIC)
+            .ok_or_else(|| fail("there is no topic __consumer_offsets".to_owned()))?;
+        if topic.queues.len() != table.partitions.len() {
+            return Err(fail(format!(
+                "__consumer_offsets has {} partitions instead of {}",
+                topic.queues.len(),
+                table.partitions.len()
+            )));
+        }
+        if let Some(snapshot) = store.snapshot(NAME) {
+            restore(&table, &snapshot.bytes).map_err(fail)?;
+        }
+        for (queue, partition) in topic.queues.iter().zip(&table.partitions) {
+            let mut rebuilt = std::mem::take(&mut *partition.lock());
+            let from = rebuilt.next;
+            rebuilt.next = machine::replay(&store, NAME, *queue, from, |stored| {
+                payload::unpack(stored, |_, key, value| {
+                    if let Some(change) = payload::offsets_change(key, value)? {
+                        rebuilt.apply(change);
+                    }
+                    Ok(())
+                })
+            })
+            .await?;
+            *partition.lock() = rebuilt;
+        }
+        // Set once, by the one opening of this table.
+        let _ = table.queues.set(topic.queues.clone());
+        Ok(Self {
+            store,
+            catalog,
+            clock,
+            table,
+            metrics,
+            linger,
+        })
+    }
+
     /// One group's progress in one queue.
     #[must_use]
     pub fn get(&self, group: &str, topic: &Topic, queue: u32) -> Option<Committed> {
-        let _ = (group, topic, queue);
-        unimplemented!()
+        let (partition, _) = self.table.partition(group);
+        partition.lock().get(group, topic.key(), queue).cloned()
     }
-    /// All of a group: (topic key, queue, progress).
+    /// All of a group: (topic key, queue, progress), in order.
     #[must_use]
     pub fn of_group(&self, group: &str) -> Vec<(Arc<str>, u32, Committed)> {
-        let _ = group;
-        unimplemented!()
+        let (partition, _) = self.table.partition(group);
+        partition.lock().of_group(group)
     }
-    /// Every group that has offsets or a stored group record.
+    /// Every group that has offsets or a stored group record, in name order.
     #[must_use]
     pub fn groups(&self) -> Vec<Arc<str>> {
-        unimplemented!()
+        let mut names: Vec<Arc<str>> = Vec::new();
+        for partition in &self.table.partitions {
+            names.extend(partition.lock().group_names());
+        }
+        names.sort_unstable();
+        names
     }
-    /// Commits and waits until it is readable in the log. Entries are (topic, queue, progress).
+    /// Commits and waits until it is readable in the log. Entries are (topic, queue, progress); those
+    /// of topics deleted meanwhile are left out.
     ///
     /// # Errors
     /// See [`OffsetsError`].
@@ -64,13 +222,47 @@ impl Offsets {
         group: &str,
         entries: &[(Arc<Topic>, u32, Committed)],
     ) -> Result<(), OffsetsError> {
-        let _ = (group, entries);
-        unimplemented!()
+        for (_, _, committed) in entries {
+            check_text(&committed.metadata)?;
+        }
+        let name: Arc<str> = group.into();
+        self.metrics.commits_answered.inc_by(entries.len() as u64);
+        self.change(group, |partition| {
+            entries
+                .iter()
+                .filter(|(topic, queue, value)| {
+                    self.catalog.by_id(topic.id).is_some()
+                        && !partition.stands(group, topic.key(), *queue, value)
+                })
+                .map(|(topic, queue, value)| Change::Offset {
+                    group: Arc::clone(&name),
+                    topic: Arc::clone(topic.key()),
+                    queue: *queue,
+                    value: Some(value.clone()),
+                })
+                .collect()
+        })
+        .await
     }
     /// Commits that nobody waits for: in the table at once, in the log within `commit_linger_ms`.
     pub fn commit_later(&self, group: &str, topic: &Arc<Topic>, queue: u32, offset: i64) {
-        let _ = (group, topic, queue, offset);
-        unimplemented!()
+        let now = self.clock.now();
+        let (partition, _) = self.table.partition(group);
+        let done = {
+            let mut partition = partition.lock();
+            if self.catalog.by_id(topic.id).is_none() {
+                return;
+            }
+            partition.linger(group, topic.key(), queue, offset, now)
+        };
+        match done {
+            Lingering::Unchanged => self.metrics.commits_unchanged.inc(),
+            Lingering::Replaced | Lingering::Added => self.metrics.commits_later.inc(),
+            Lingering::First => {
+                self.metrics.commits_later.inc();
+                self.table.lingering.notify_one();
+            }
+        }
     }
     /// Removes offsets of some queues of a group (OffsetDelete), waits until that is readable.
     ///
@@ -81,16 +273,28 @@ impl Offsets {
         group: &str,
         entries: &[(Arc<Topic>, u32)],
     ) -> Result<(), OffsetsError> {
-        let _ = (group, entries);
-        unimplemented!()
+        let name: Arc<str> = group.into();
+        self.change(group, |partition| {
+            entries
+                .iter()
+                .filter(|(topic, queue)| partition.get(group, topic.key(), *queue).is_some())
+                .map(|(topic, queue)| Change::Offset {
+                    group: Arc::clone(&name),
+                    topic: Arc::clone(topic.key()),
+                    queue: *queue,
+                    value: None,
+                })
+                .collect()
+        })
+        .await
     }
     /// Removes a group's offsets and its stored group record.
     ///
     /// # Errors
     /// See [`OffsetsError`].
     pub async fn remove_group(&self, group: &str) -> Result<(), OffsetsError> {
-        let _ = group;
-        unimplemented!()
+        self.change(group, |partition| partition.without_group(group))
+            .await
     }
     /// Stores a Kafka classic group's record (GroupMetadata value bytes, version first; `None` = tombstone).
     ///
@@ -101,12 +305,197 @@ impl Offsets {
         group: &str,
         value: Option<Bytes>,
     ) -> Result<(), OffsetsError> {
-        let _ = (group, value);
-        unimplemented!()
+        let name: Arc<str> = group.into();
+        self.change(group, |partition| {
+            if partition.group_record(group) == value.as_ref() {
+                return Vec::new();
+            }
+            vec![Change::Group {
+                group: Arc::clone(&name),
+                value: value.clone(),
+            }]
+        })
+        .await
     }
     /// All stored group records: what the coordinator starts with.
     #[must_use]
     pub fn group_records(&self) -> Vec<(Arc<str>, Bytes)> {
-        unimplemented!()
+        let mut records = Vec::new();
+        for partition in &self.table.partitions {
+            records.extend(partition.lock().group_records());
+        }
+        records
+    }
+    /// The partition of `__consumer_offsets` of a group. See [`partition_of`].
+    #[must_use]
+    pub fn partition_of(group: &str) -> u32 {
+        partition_of(group)
+    }
+
+    /// Appends what `decide` finds, applies it and waits until it is as durable as the topic asks.
+    async fn change(
+        &self,
+        group: &str,
+        mut decide: impl FnMut(&mut Partition) -> Vec<Change>,
+    ) -> Result<(), OffsetsError> {
+        check_text(group)?;
+        let (partition, place) = self.table.partition(group);
+        let queue = self.queue(place)?;
+        let appended = machine::transact(
+            &self.store,
+            partition,
+            |partition| {
+                let changes = decide(partition);
+                if changes.is_empty() {
+                    return Ok::<_, AppendError>(None);
+                }
+                let run = Partition::drafts(queue, self.clock.now(), &changes);
+                Ok(Some(Plan {
+                    run,
+                    change: changes,
+                }))
+            },
+            |partition, changes, receipts| {
+                partition.appended(changes, receipts);
+                machine::run_end(receipts)
+            },
+        )
+        .await?;
+        // Nothing to append: another's append of the same value may still be on its way.
+        let end = appended.unwrap_or_else(|| partition.lock().end);
+        Ok(self.store.wait(end, self.ack()).await?)
+    }
+
+    fn queue(&self, place: usize) -> Result<QueueNumber, AppendError> {
+        self.table.queue(place).ok_or_else(|| AppendError::Closed {
+            reason: "the offsets table is not open".to_owned(),
+        })
+    }
+
+    fn ack(&self) -> Ack {
+        let sync = self
+            .catalog
+            .by_kafka(system::OFFSETS_TOPIC)
+            .is_some_and(|topic| topic.resolved.flush_sync);
+        if sync { Ack::Synced } else { Ack::Written }
+    }
+
+    /// Writes all that lingers: one batch per partition and run.
+    pub(crate) async fn write_lingering(&self) -> Result<(), AppendError> {
+        for (place, partition) in self.table.partitions.iter().enumerate() {
+            if !partition.lock().lingers() {
+                continue;
+            }
+            let queue = self.queue(place)?;
+            loop {
+                let more = machine::transact(
+                    &self.store,
+                    partition,
+                    |partition| {
+                        if !partition.lingers() {
+                            return Ok::<_, AppendError>(None);
+                        }
+                        let (changes, taken) = partition.lingering(LINGER_RUN);
+                        if changes.is_empty() {
+                            // All of them were replaced by answered commits, or removed.
+                            partition.lingered(taken);
+                            return Ok(None);
+                        }
+                        let run = Partition::drafts(queue, self.clock.now(), &changes);
+                        Ok(Some(Plan {
+                            run,
+                            change: (changes, taken),
+                        }))
+                    },
+                    |partition, (changes, taken), receipts| {
+                        partition.appended(changes, receipts);
+                        partition.lingered(taken);
+                    },
+                )
+                .await?;
+                if more.is_none() && !partition.lock().lingers() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The task that writes lingering commits. Sleeps while there are none.
+    pub(crate) async fn linger(&self) {
+        loop {
+            self.table.lingering.notified().await;
+            tokio::time::sleep(self.linger).await;
+            while let Err(error) = self.write_lingering().await {
+                tracing::warn!(%error, "commits that nobody waits for are not in the log yet");
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+
+    /// The state, and up to where of each of its queues it goes. `None` if nothing changed
+    /// and that is not wanted all the same.
+    pub(crate) fn image(
+        &self,
+        unchanged_too: bool,
+    ) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
+        let at = self.store.progress().written;
+        let mut bytes = Vec::new();
+        bytes.put(&FORMAT.to_be_bytes());
+        let mut positions = Vec::new();
+        let mut changed = unchanged_too;
+        for (place, partition) in self.table.partitions.iter().enumerate() {
+            let mut partition = partition.lock();
+            changed |= std::mem::take(&mut partition.changed);
+            partition.write(&mut bytes);
+            if let Some(queue) = self.table.queue(place) {
+                positions.push((queue, partition.next));
+            }
+        }
+        changed.then(|| {
+            let image = Image {
+                name: NAME,
+                at,
+                upto: self.store.progress().written,
+                bytes,
+            };
+            (image, positions)
+        })
+    }
+
+    /// An image could not be saved: the next one is due whatever happens.
+    pub(crate) fn image_lost(&self) {
+        if let Some(partition) = self.table.partitions.first() {
+            partition.lock().changed = true;
+        }
+    }
+}
+
+/// Kafka's records count text with an i16.
+fn check_text(text: &str) -> Result<(), AppendError> {
+    const MAX: usize = i16::MAX as usize;
+    if text.len() > MAX {
+        return Err(AppendError::TooLarge {
+            bytes: text.len() as u64,
+            max: MAX as u64,
+        });
+    }
+    Ok(())
+}
+
+fn restore(table: &Table, bytes: &[u8]) -> Result<(), String> {
+    let mut take = Take::new(bytes);
+    let short = |error: crate::codec::Short| error.to_string();
+    let format = take.u32().map_err(short)?;
+    if format != FORMAT {
+        return Err(format!("snapshot format {format} is unknown"));
+    }
+    for partition in &table.partitions {
+        *partition.lock() = Partition::read(&mut take).map_err(short)?;
+    }
+    if take.is_empty() {
+        Ok(())
+    } else {
+        Err("the snapshot is longer than what it holds".to_owned())
     }
 }

@@ -1,13 +1,22 @@
 //! The way in: which queue, may it, which flush, append.
 
-use crate::catalog::Topic;
+use crate::catalog::{Catalog, Class, Topic, system};
+use crate::config::CoreConfig;
+use crate::payload;
+use crate::state::SharedClock;
 use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 use twinmq_records::batch::BatchError;
-use twinmq_records::message::MessageError;
-use twinmq_store::{Address, LogOffset, QueueOffset, Timestamp};
+use twinmq_records::message::{self, MessageError, MessageView, NewMessage};
+use twinmq_records::properties::{self, Properties, PropertiesBuilder};
+use twinmq_store::{
+    Ack, Address, AppendError, Draft, Fill, Flags, Kind, LogOffset, Place, QueueNumber,
+    QueueOffset, Receipt, Store, Timestamp,
+};
 
 /// Why a record was not taken.
 #[derive(Clone, Debug, Error)]
@@ -110,16 +119,201 @@ pub struct MessageOut {
     pub wait: Option<LogOffset>,
 }
 
+/// Where a message goes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    queue: QueueNumber,
+    ordinal: i32,
+    /// The topic's name in the record.
+    name: Arc<str>,
+    multi_tag: bool,
+}
+
+impl Target {
+    /// A queue of a topic, if there is one.
+    pub(crate) fn of(topic: &Topic, ordinal: u32) -> Option<Self> {
+        let name = topic.native.as_ref().unwrap_or_else(|| topic.key());
+        Some(Self {
+            queue: topic.queue(ordinal)?,
+            ordinal: i32::try_from(ordinal).ok()?,
+            name: Arc::clone(name),
+            multi_tag: topic.multi_tag,
+        })
+    }
+}
+
+/// What the lane and the filters need to know of a message's properties, in one pass.
+struct Marks {
+    tag_hash: i32,
+    delay: i32,
+}
+
+impl Marks {
+    fn of(text: &[u8]) -> Self {
+        let mut marks = Self {
+            tag_hash: 0,
+            delay: 0,
+        };
+        for (name, value) in Properties::new(text).pairs() {
+            if name == properties::TAGS.as_bytes() {
+                marks.tag_hash = std::str::from_utf8(value).map_or(0, message::java_hash);
+            } else if name == properties::DELAY.as_bytes() {
+                let level = std::str::from_utf8(value).ok();
+                marks.delay = level
+                    .and_then(|level| level.trim().parse().ok())
+                    .unwrap_or(0);
+            }
+        }
+        marks
+    }
+}
+
+/// The draft of a message for a queue.
+fn message_draft(
+    target: &Target,
+    tag_hash: i32,
+    new: &NewMessage<'_>,
+    body_max: usize,
+) -> Result<Draft, MessageError> {
+    let encoded = message::encode(new, body_max)?;
+    let place = |at, fill| Place { at, fill };
+    Ok(Draft {
+        kind: Kind::Message,
+        flags: Flags::default(),
+        queue: target.queue,
+        span: 1,
+        record_time: Timestamp(new.born_time.max(-1)),
+        tag_hash,
+        producer: None,
+        head: encoded.head,
+        payload_sum: crc32c::crc32c(&encoded.bytes[usize::from(encoded.head)..]),
+        places: smallvec![
+            place(encoded.queue_offset_at, Fill::QueueOffset),
+            place(encoded.address_at, Fill::Address),
+            place(encoded.store_time_at, Fill::StoreTime),
+        ],
+        payload: encoded.bytes,
+    })
+}
+
+/// A stored message as it goes to another queue: all its own fields kept, store host included.
+pub(crate) fn restored(target: &Target, message: &MessageView<'_>) -> Result<Draft, MessageError> {
+    let new = NewMessage {
+        queue_id: target.ordinal,
+        flag: message.flag,
+        sys_flag: message.sys_flag,
+        born_time: message.born_time,
+        born_host: message.born_host,
+        store_host: message.store_host,
+        reconsume_times: message.reconsume_times,
+        prepared_transaction_offset: message.prepared_transaction_offset,
+        body: message.body,
+        topic: &target.name,
+        properties: message.properties,
+    };
+    let marks = Marks::of(message.properties);
+    // It was within the limits of its time.
+    message_draft(target, marks.tag_hash, &new, i32::MAX as usize)
+}
+
 /// The way in.
 #[derive(Debug)]
-pub struct Producing {}
+pub struct Producing {
+    store: Store,
+    config: Arc<CoreConfig>,
+    catalog: Arc<Catalog>,
+    clock: SharedClock,
+    levels: u32,
+    store_host: OnceLock<SocketAddr>,
+    ids: AtomicU64,
+}
+
+/// Where the parts of a producer id lie: node (16 bits), reign (19), counter (28).
+const ID_REIGN: u32 = 28;
+const ID_NODE: u32 = 47;
 
 impl Producing {
+    pub(crate) fn new(
+        store: Store,
+        config: Arc<CoreConfig>,
+        catalog: Arc<Catalog>,
+        clock: SharedClock,
+        levels: u32,
+    ) -> Self {
+        Self {
+            store,
+            config,
+            catalog,
+            clock,
+            levels,
+            store_host: OnceLock::new(),
+            ids: AtomicU64::new(0),
+        }
+    }
+
     /// Checks and appends Kafka batches, each on its own. Returns once they are written; the caller
     /// waits for [`BatchOut::wait`] where its acks ask for it.
     pub async fn batches(&self, batches: &[BatchIn]) -> Vec<Result<BatchOut, ProduceError>> {
-        let _ = batches;
-        unimplemented!()
+        let now = self.clock.now();
+        let mut drafts = Vec::with_capacity(batches.len());
+        let mut results = Vec::with_capacity(batches.len());
+        for batch in batches {
+            match self.batch_draft(batch, now) {
+                Ok(draft) => {
+                    drafts.push(draft);
+                    results.push(None);
+                }
+                Err(error) => results.push(Some(Err(error))),
+            }
+        }
+        let mut receipts = self.store.append_each(&drafts).await.into_iter();
+        results
+            .into_iter()
+            .zip(batches)
+            .map(|(result, batch)| {
+                result.unwrap_or_else(|| {
+                    // One answer per draft; a store that gives fewer is closing.
+                    let receipt = receipts.next().unwrap_or_else(|| {
+                        Err(AppendError::Closed {
+                            reason: "no answer from the log".to_owned(),
+                        })
+                    })?;
+                    Ok(self.batch_out(batch, &receipt, now))
+                })
+            })
+            .collect()
+    }
+
+    fn batch_out(&self, batch: &BatchIn, receipt: &Receipt, now: Timestamp) -> BatchOut {
+        let topic = &batch.topic;
+        let first = topic
+            .queue(batch.queue)
+            .map(|queue| self.store.ends(queue, topic.upto(false)).first)
+            .unwrap_or_default();
+        BatchOut {
+            base: receipt.base,
+            log_append_time: topic.resolved.log_append_time.then_some(now),
+            first,
+            wait: topic.resolved.flush_sync.then_some(receipt.end),
+        }
+    }
+
+    /// Checks a batch against its topic, once, and makes it ready for the lane.
+    fn batch_draft(&self, batch: &BatchIn, now: Timestamp) -> Result<Draft, ProduceError> {
+        let topic = &batch.topic;
+        let queue = self.writable(topic, batch.queue)?;
+        let max = topic.resolved.max_message_bytes;
+        let bytes = batch.batch.len();
+        if bytes > max as usize {
+            return Err(ProduceError::TooLarge { bytes, max });
+        }
+        payload::produced(
+            &batch.batch,
+            queue,
+            &topic.resolved,
+            now,
+            self.config.decompressed_bytes_max,
+        )
     }
 
     /// Appends messages to one queue, consecutively and all or nothing. Adds nothing to the
@@ -133,8 +327,111 @@ impl Producing {
         queue: u32,
         messages: &[MessageIn],
     ) -> Result<Vec<MessageOut>, ProduceError> {
-        let _ = (topic, queue, messages);
-        unimplemented!()
+        self.writable(topic, queue)?;
+        if topic.class == Class::System && system::never_sent_to(topic.key()) {
+            return Err(ProduceError::NotWritable(format!(
+                "topic {} belongs to the broker",
+                topic.key()
+            )));
+        }
+        let target = Target::of(topic, queue).ok_or(ProduceError::NoSuchQueue(queue))?;
+        let mut run: SmallVec<[Draft; 1]> = SmallVec::with_capacity(messages.len());
+        let mut sync = topic.resolved.flush_sync;
+        for message in messages {
+            run.push(self.accepted(&target, message, &mut sync)?);
+        }
+        let receipts = self.store.append(&run).await?;
+        Ok(receipts.iter().map(|receipt| out(receipt, sync)).collect())
+    }
+
+    /// A message that a consumer gave back: the retry topic's own permissions do not matter.
+    pub(crate) async fn returned(
+        &self,
+        topic: &Topic,
+        queue: u32,
+        message: &MessageIn,
+    ) -> Result<MessageOut, ProduceError> {
+        let target = Target::of(topic, queue).ok_or(ProduceError::NoSuchQueue(queue))?;
+        let mut sync = topic.resolved.flush_sync;
+        let draft = self.accepted(&target, message, &mut sync)?;
+        let receipts = self.store.append(&[draft]).await?;
+        let receipt = receipts.first().ok_or_else(|| AppendError::Closed {
+            reason: "no answer from the log".to_owned(),
+        })?;
+        Ok(out(receipt, sync))
+    }
+
+    /// The draft of an accepted message: for its queue, or, if it is delayed, for its level's.
+    fn accepted(
+        &self,
+        target: &Target,
+        message: &MessageIn,
+        sync: &mut bool,
+    ) -> Result<Draft, ProduceError> {
+        let marks = Marks::of(&message.properties);
+        if marks.delay <= 0 {
+            return self.new_draft(target, message, &message.properties, marks.tag_hash);
+        }
+        let schedule = self
+            .catalog
+            .by_native(system::SCHEDULE_TOPIC)
+            .ok_or_else(|| ProduceError::NotWritable("there is no schedule topic".to_owned()))?;
+        let level = u32::try_from(marks.delay)
+            .unwrap_or(1)
+            .clamp(1, self.levels);
+        let over = Target::of(&schedule, level - 1).ok_or(ProduceError::NoSuchQueue(level - 1))?;
+        *sync |= schedule.resolved.flush_sync;
+        let properties = scheduled(&message.properties, target, level)?;
+        self.new_draft(&over, message, &properties, marks.tag_hash)
+    }
+
+    fn new_draft(
+        &self,
+        target: &Target,
+        message: &MessageIn,
+        properties: &[u8],
+        tag_hash: i32,
+    ) -> Result<Draft, ProduceError> {
+        let mut sys_flag = message.sys_flag;
+        if target.multi_tag {
+            sys_flag |= message::SYS_MULTI_TAGS;
+        }
+        let new = NewMessage {
+            queue_id: target.ordinal,
+            flag: message.flag,
+            sys_flag,
+            born_time: message.born_time,
+            born_host: message.born_host,
+            store_host: self.store_host(),
+            reconsume_times: message.reconsume_times,
+            prepared_transaction_offset: 0,
+            body: &message.body,
+            topic: &target.name,
+            properties,
+        };
+        let body_max = self.config.max_message_size as usize;
+        Ok(message_draft(target, tag_hash, &new, body_max)?)
+    }
+
+    /// The queue's number, if producers may write it.
+    fn writable(&self, topic: &Topic, ordinal: u32) -> Result<QueueNumber, ProduceError> {
+        let queue = topic
+            .queue(ordinal)
+            .ok_or(ProduceError::NoSuchQueue(ordinal))?;
+        if !topic.perm.write() {
+            return Err(ProduceError::NotWritable(format!(
+                "topic {} may not be written",
+                topic.key()
+            )));
+        }
+        if ordinal >= topic.write_queues {
+            return Err(ProduceError::NotWritable(format!(
+                "queue {ordinal} of topic {} is at or above writeQueueNums = {}",
+                topic.key(),
+                topic.write_queues
+            )));
+        }
+        Ok(queue)
     }
 
     /// Waits for durability of something appended.
@@ -142,25 +439,97 @@ impl Producing {
     /// # Errors
     /// The lane closed before.
     pub async fn synced(&self, end: LogOffset) -> Result<(), ProduceError> {
-        let _ = end;
-        unimplemented!()
+        Ok(self.store.wait(end, Ack::Synced).await?)
     }
 
     /// The address put into storeHost, from which clients make message ids.
     #[must_use]
     pub fn store_host(&self) -> SocketAddr {
-        unimplemented!()
+        let default = SocketAddr::from(([127, 0, 0, 1], 10911));
+        self.store_host.get().copied().unwrap_or(default)
     }
 
     /// Sets it, once, before the first message (node, after the ports are bound).
     pub fn set_store_host(&self, host: SocketAddr) {
-        let _ = host;
-        unimplemented!()
+        if self.store_host.set(host).is_err() {
+            tracing::warn!(%host, "the store host is set already");
+        }
     }
 
-    /// A new producer id (node, reign, counter); never given twice.
+    /// A new producer id (node, reign, counter); never given twice. −1 when the 268 million of one
+    /// opening are used up.
     #[must_use]
     pub fn producer_id(&self) -> i64 {
-        unimplemented!()
+        let counter = self.ids.fetch_add(1, Ordering::Relaxed);
+        let reign = u64::from(self.store.reign().0);
+        let node = u64::try_from(self.config.node_id).unwrap_or(0);
+        producer_id(node, reign, counter).unwrap_or(-1)
+    }
+}
+
+fn producer_id(node: u64, reign: u64, counter: u64) -> Option<i64> {
+    if counter >> ID_REIGN != 0 || reign >> (ID_NODE - ID_REIGN) != 0 || node >> 16 != 0 {
+        return None;
+    }
+    i64::try_from(node << ID_NODE | reign << ID_REIGN | counter).ok()
+}
+
+fn out(receipt: &Receipt, sync: bool) -> MessageOut {
+    MessageOut {
+        offset: receipt.base,
+        address: receipt.address(),
+        store_time: receipt.store_time,
+        wait: sync.then_some(receipt.end),
+    }
+}
+
+/// Property text of a message on the schedule topic: `REAL_TOPIC` and `REAL_QID` say where it goes.
+fn scheduled(text: &[u8], target: &Target, level: u32) -> Result<Bytes, ProduceError> {
+    let mut properties = PropertiesBuilder::from_text(text);
+    let set = |properties: &mut PropertiesBuilder, name, value: &str| {
+        properties
+            .set(name, value)
+            .map(drop)
+            .map_err(|error| ProduceError::Message(MessageError::Corrupt(error.to_string())))
+    };
+    set(&mut properties, properties::DELAY, &level.to_string())?;
+    set(&mut properties, properties::REAL_TOPIC, &target.name)?;
+    set(
+        &mut properties,
+        properties::REAL_QID,
+        &target.ordinal.to_string(),
+    )?;
+    Ok(properties.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn producer_ids_never_meet() {
+        assert_eq!(producer_id(0, 1, 0), Some(1 << 28));
+        assert_eq!(producer_id(1, 1, 5), Some((1 << 47) | (1 << 28) | 5));
+        assert!(producer_id(65_535, (1 << 19) - 1, (1 << 28) - 1).is_some());
+        assert_eq!(producer_id(0, 1, 1 << 28), None);
+        assert_eq!(producer_id(0, 1 << 19, 0), None);
+    }
+
+    #[test]
+    fn a_delayed_message_knows_its_real_queue() {
+        let target = Target {
+            queue: QueueNumber(16),
+            ordinal: 3,
+            name: "T".into(),
+            multi_tag: false,
+        };
+        let text = b"TAGS\x01a\x02DELAY\x0199\x02REAL_TOPIC\x01forged\x02";
+        let bytes = scheduled(text, &target, 18).expect("legal");
+        let properties = Properties::new(&bytes);
+        assert_eq!(properties.get("REAL_TOPIC"), Some("T"));
+        assert_eq!(properties.get("REAL_QID"), Some("3"));
+        assert_eq!(properties.get("DELAY"), Some("18"));
+        let marks = Marks::of(&bytes);
+        assert_eq!((marks.tag_hash, marks.delay), (97, 18));
     }
 }

@@ -1,9 +1,24 @@
-//! Sent-back messages: delay step, retry topic, dead letters; and the timer that delivers them.
+//! Sent-back messages: by the delay steps to the group's retry topic, after too many tries to its
+//! dead letters (RocketMQ's `consumerSendMsgBack`).
 
-use crate::consume::ConsumeError;
-use crate::produce::ProduceError;
+use crate::catalog::{Catalog, CatalogError, NewTopic, Origin, Perm, Topic};
+use crate::config::CoreConfig;
+use crate::consume::{ConsumeError, Consuming};
+use crate::groups::{Group, Groups};
+use crate::metrics::CoreMetrics;
+use crate::produce::{MessageIn, ProduceError, Producing};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use thiserror::Error;
-use twinmq_store::Address;
+use twinmq_records::message::{MessageError, MessageView};
+use twinmq_records::names::{NATIVE_DLQ, NATIVE_RETRY};
+use twinmq_records::properties::{self, PropertiesBuilder, PropertyError};
+use twinmq_store::{Ack, Address, Store};
+
+/// The retry ladder starts at this delay level.
+const FIRST_LEVEL: i32 = 3;
 
 /// A message that a consumer gives back.
 #[derive(Clone, Debug)]
@@ -32,20 +47,196 @@ pub enum RetryError {
     Produce(#[from] ProduceError),
     /// The retry topic could not be created.
     #[error(transparent)]
-    Catalog(#[from] crate::catalog::CatalogError),
+    Catalog(#[from] CatalogError),
 }
 
 /// Sent-back and delayed messages.
 #[derive(Debug)]
-pub struct Retry {}
+pub struct Retry {
+    store: Store,
+    config: Arc<CoreConfig>,
+    catalog: Arc<Catalog>,
+    groups: Arc<Groups>,
+    producing: Arc<Producing>,
+    consuming: Arc<Consuming>,
+    metrics: CoreMetrics,
+    turn: AtomicU32,
+}
 
 impl Retry {
+    pub(crate) fn new(
+        store: Store,
+        config: Arc<CoreConfig>,
+        catalog: Arc<Catalog>,
+        groups: Arc<Groups>,
+        producing: Arc<Producing>,
+        consuming: Arc<Consuming>,
+        metrics: CoreMetrics,
+    ) -> Self {
+        Self {
+            store,
+            config,
+            catalog,
+            groups,
+            producing,
+            consuming,
+            metrics,
+            turn: AtomicU32::new(0),
+        }
+    }
+
     /// Takes a message back: it is durable (as the retry topic's flush asks) when this returns.
     ///
     /// # Errors
     /// See [`RetryError`].
     pub async fn send_back(&self, back: SendBack) -> Result<(), RetryError> {
-        let _ = back;
-        unimplemented!()
+        let group = self.group(&back.group).await?;
+        if group.retry_queue_nums <= 0 {
+            return Ok(());
+        }
+        let bytes = self.consuming.message_at(back.address).await?;
+        let message = MessageView::parse(&bytes).map_err(ProduceError::from)?;
+        let most = back.max_reconsume_times.unwrap_or(group.retry_max_times);
+        let dead = back.delay_level < 0 || message.reconsume_times >= most;
+        let topic = if dead {
+            self.topic(&format!("{NATIVE_DLQ}{}", back.group), 1)
+                .await?
+        } else {
+            let queues = u32::try_from(group.retry_queue_nums).unwrap_or(1);
+            let name = format!("{NATIVE_RETRY}{}", back.group);
+            self.topic(&name, queues).await?
+        };
+        let level = match back.delay_level {
+            _ if dead => 0,
+            0 => FIRST_LEVEL.saturating_add(message.reconsume_times),
+            level => level,
+        };
+        let properties = returned_properties(&message, level)
+            .map_err(|error| ProduceError::Message(MessageError::Corrupt(error.to_string())))?;
+        let returned = MessageIn {
+            flag: message.flag,
+            sys_flag: message.sys_flag,
+            born_time: message.born_time,
+            born_host: message.born_host,
+            reconsume_times: message.reconsume_times.saturating_add(1),
+            properties: properties.finish(),
+            body: bytes.slice_ref(message.body),
+        };
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let queue = turn % topic.write_queues.max(1);
+        let stored = self.producing.returned(&topic, queue, &returned).await?;
+        if let Some(end) = stored.wait {
+            let durable = self.store.wait(end, Ack::Synced).await;
+            durable.map_err(ProduceError::from)?;
+        }
+        if dead {
+            self.metrics.dead.inc();
+        } else {
+            self.metrics.retried.inc();
+        }
+        Ok(())
+    }
+
+    async fn group(&self, name: &str) -> Result<Arc<Group>, RetryError> {
+        if let Some(group) = self.groups.get(name) {
+            return Ok(group);
+        }
+        if !self.config.auto_create_groups {
+            return Err(RetryError::UnknownGroup(name.to_owned()));
+        }
+        let group = Group {
+            group_name: name.to_owned(),
+            ..Group::default()
+        };
+        Ok(self.groups.put(group).await?)
+    }
+
+    async fn topic(&self, name: &str, queues: u32) -> Result<Arc<Topic>, CatalogError> {
+        match self.catalog.by_native(name) {
+            Some(topic) => Ok(topic),
+            None => create(&self.catalog, name, queues).await,
+        }
+    }
+}
+
+/// Creates a retry or dead-letter topic; another may be quicker.
+async fn create(catalog: &Catalog, name: &str, queues: u32) -> Result<Arc<Topic>, CatalogError> {
+    let new = NewTopic {
+        name: name.to_owned(),
+        origin: Origin::Native,
+        queues,
+        perm: Perm(6),
+        order: false,
+        sys_flag: 0,
+        multi_tag: false,
+        attributes: BTreeMap::new(),
+        settings: BTreeMap::new(),
+    };
+    match catalog.create(new).await {
+        Err(CatalogError::Exists(_)) => catalog
+            .by_native(name)
+            .ok_or_else(|| CatalogError::Unknown(name.to_owned())),
+        result => result,
+    }
+}
+
+/// A delayed message's topic is gone: a group's own topics are created again, others are not.
+pub(crate) async fn create_if_returned(catalog: &Catalog, name: &str) -> Option<Arc<Topic>> {
+    if !name.starts_with(NATIVE_RETRY) && !name.starts_with(NATIVE_DLQ) {
+        return None;
+    }
+    create(catalog, name, 1)
+        .await
+        .inspect_err(
+            |error| tracing::warn!(%error, name, "the topic of returned messages is missing"),
+        )
+        .ok()
+}
+
+/// `RETRY_TOPIC` and `ORIGIN_MESSAGE_ID` are kept from the first time; `DELAY` is the level.
+fn returned_properties(
+    message: &MessageView<'_>,
+    level: i32,
+) -> Result<PropertiesBuilder, PropertyError> {
+    let mut properties = PropertiesBuilder::from_text(message.properties);
+    if properties.get(properties::RETRY_TOPIC).is_none() {
+        properties.set(properties::RETRY_TOPIC, message.topic)?;
+    }
+    if properties.get(properties::ORIGIN_MESSAGE_ID).is_none() {
+        let id = offset_message_id(message.store_host, message.physic_offset);
+        properties.set(properties::ORIGIN_MESSAGE_ID, &id)?;
+    }
+    properties.set(properties::DELAY, &level.to_string())?;
+    Ok(properties)
+}
+
+/// RocketMQ's offsetMsgId: store host and physical offset in upper-case hexadecimal.
+#[must_use]
+pub fn offset_message_id(store_host: SocketAddr, physic_offset: i64) -> String {
+    use std::fmt::Write;
+    let mut id = String::with_capacity(56);
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            // Writing to a string cannot fail.
+            let _ = write!(id, "{byte:02X}");
+        }
+    };
+    match store_host.ip() {
+        IpAddr::V4(ip) => put(&ip.octets()),
+        IpAddr::V6(ip) => put(&ip.octets()),
+    }
+    put(&i32::from(store_host.port()).to_be_bytes());
+    put(&physic_offset.to_be_bytes());
+    id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_ids_have_rocketmqs_form() {
+        let id = offset_message_id(([127, 0, 0, 1], 10911).into(), 0x1234);
+        assert_eq!(id, "7F00000100002A9F0000000000001234");
     }
 }

@@ -1,5 +1,6 @@
 //! One roster per group: members of both kinds, what they subscribe to, which queues they hold.
 
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -29,30 +30,83 @@ pub struct Member {
     pub held: Vec<(Arc<str>, u32)>,
 }
 
+type Members = BTreeMap<Arc<str>, Member>;
+
 /// Who is in which group now. In memory only: members come back by themselves.
 #[derive(Debug, Default)]
-pub struct Roster {}
+pub struct Roster {
+    groups: parking_lot::RwLock<HashMap<Arc<str>, Members>>,
+}
 
 impl Roster {
     /// Adds or replaces a member. Groups in Kafka's spelling.
     pub fn put(&self, group: &str, member: Member) {
-        let _ = (group, member);
-        unimplemented!()
+        let mut groups = self.groups.write();
+        if let Some(members) = groups.get_mut(group) {
+            members.insert(Arc::clone(&member.id), member);
+        } else {
+            let members = BTreeMap::from([(Arc::clone(&member.id), member)]);
+            groups.insert(group.into(), members);
+        }
     }
     /// Removes a member.
     pub fn remove(&self, group: &str, id: &str) {
-        let _ = (group, id);
-        unimplemented!()
+        let mut groups = self.groups.write();
+        if let Some(members) = groups.get_mut(group) {
+            members.remove(id);
+            if members.is_empty() {
+                groups.remove(group);
+            }
+        }
     }
-    /// A group's members.
+    /// A group's members, in the order of their ids.
     #[must_use]
     pub fn members(&self, group: &str) -> Vec<Member> {
-        let _ = group;
-        unimplemented!()
+        self.groups
+            .read()
+            .get(group)
+            .map(|members| members.values().cloned().collect())
+            .unwrap_or_default()
     }
-    /// Groups that have members, with whether any of them is native or Kafka.
+    /// Groups that have members, in name order.
     #[must_use]
     pub fn groups(&self) -> Vec<Arc<str>> {
-        unimplemented!()
+        let mut names: Vec<_> = self.groups.read().keys().cloned().collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(id: &str, tongue: Tongue) -> Member {
+        Member {
+            id: id.into(),
+            tongue,
+            client_id: id.into(),
+            host: ([127, 0, 0, 1], 1).into(),
+            topics: Vec::new(),
+            held: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_group_holds_members_of_both_kinds() {
+        let roster = Roster::default();
+        roster.put("g", member("b", Tongue::Kafka));
+        roster.put("g", member("a", Tongue::Native));
+        roster.put("g", member("a", Tongue::Native));
+        let ids: Vec<_> = roster
+            .members("g")
+            .iter()
+            .map(|m| m.id.to_string())
+            .collect();
+        assert_eq!(ids, ["a", "b"]);
+        roster.remove("g", "a");
+        roster.remove("g", "b");
+        assert!(roster.groups().is_empty());
+        assert!(roster.members("g").is_empty());
     }
 }

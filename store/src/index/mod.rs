@@ -1,6 +1,11 @@
 //! One row per entry. Rows of the newest stretch live in memory and are pushed in the lane's own
 //! critical section; older stretches are sealed into immutable index runs.
 
+pub(crate) mod rows;
+
+pub(crate) mod build;
+pub(crate) mod layout;
+pub(crate) mod run;
 use crate::run::{Flags, Kind};
 use crate::types::{LogOffset, QueueNumber, QueueOffset, Timestamp};
 
@@ -34,5 +39,24 @@ impl Row {
     #[must_use]
     pub fn next(&self) -> QueueOffset {
         self.base.plus(u64::from(self.span))
+    }
+}
+
+impl Row {
+    /// The row of an entry.
+    pub(crate) fn of(header: &crate::entry::Header) -> Self {
+        let flags = header.flags.0 & !Flags::LAST_OF_RUN.0;
+        Self {
+            queue: header.queue,
+            base: header.base,
+            at: header.log_offset,
+            record_time: header.record_time,
+            store_time: header.store_time,
+            size: header.length,
+            kind: header.kind,
+            flags: Flags(flags),
+            span: header.span,
+            tag_hash: header.tag_hash,
+        }
     }
 }

@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use twinmq_core::consume::Consuming;
 use twinmq_core::groups::{Group, Groups};
-use twinmq_remoting::bodies::group::{
-    ClientInfo, Connection, ConsumerConnection, ConsumerIds, ProducerConnection, ProducerTable,
+use twinmq_remoting::bodies::connection::{
+    AllProducers, Connection, ConsumerConnections, ProducerConnections, ProducerInfo,
 };
-use twinmq_remoting::bodies::heartbeat::{CheckClient, ConsumerData, Heartbeat};
+use twinmq_remoting::bodies::group::ConsumerList;
+use twinmq_remoting::bodies::heartbeat::{CheckClient, ConsumerData, HeartbeatData};
 use twinmq_remoting::code::{request as code, response};
 use twinmq_remoting::fields::client::{
     ConsumeDirectly, ConsumerGroup, ProducerGroup, RunningInfo, Unregister,
@@ -47,7 +48,7 @@ impl Clients {
         peer: &Arc<Peer>,
         request: &Command,
     ) -> Result<Outcome, Refusal> {
-        let beat: Heartbeat = crate::table::body(request)?;
+        let beat: HeartbeatData = crate::table::body(request)?;
         let entries = beat.producer_data_set.len()
             + beat
                 .consumer_data_set
@@ -204,10 +205,10 @@ impl Clients {
                 head.consumer_group
             )));
         }
-        let body = ConsumerIds {
+        let body = ConsumerList {
             consumer_id_list: ids.iter().map(|id| id.to_string()).collect(),
         };
-        crate::table::json(request, &body)
+        Ok(crate::table::json(request, &body))
     }
 
     /// 46.
@@ -216,11 +217,7 @@ impl Clients {
             return Ok(crate::table::done(request));
         }
         let asked: CheckClient = crate::table::body(request)?;
-        let kind = asked
-            .subscription_data
-            .as_ref()
-            .and_then(|data| data.expression_type.as_deref());
-        if kind.is_some_and(|kind| !kind.is_empty() && kind != "TAG") {
+        if asked.subscription_data.expression_type != "TAG" {
             return Err(Refusal::system(
                 "The broker does not support consumer to filter message by SQL92",
             ));
@@ -237,7 +234,7 @@ impl Clients {
                 format!("the consumer group[{}] not online", head.consumer_group),
             )
         })?;
-        let body = ConsumerConnection {
+        let body = ConsumerConnections {
             connection_set: group.clients.values().map(connection).collect(),
             consume_from_where: group.from_where,
             consume_type: group.consume_type,
@@ -248,7 +245,7 @@ impl Clients {
                 .map(|(topic, subscription)| (topic, subscription.data.clone()))
                 .collect(),
         };
-        crate::table::json(request, &body)
+        Ok(crate::table::json(request, &body))
     }
 
     /// 204.
@@ -261,22 +258,22 @@ impl Clients {
                 head.producer_group
             )));
         }
-        let body = ProducerConnection {
+        let body = ProducerConnections {
             connection_set: clients.iter().map(connection).collect(),
         };
-        crate::table::json(request, &body)
+        Ok(crate::table::json(request, &body))
     }
 
     /// 328.
     pub(crate) fn all_producers(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let data: BTreeMap<String, Vec<ClientInfo>> = self
+        let data: BTreeMap<String, Vec<ProducerInfo>> = self
             .members
             .all_producers()
             .into_iter()
             .map(|(group, clients)| {
                 let clients = clients
                     .iter()
-                    .map(|client| ClientInfo {
+                    .map(|client| ProducerInfo {
                         client_id: client.id.to_string(),
                         language: client.language.name().to_owned(),
                         last_update_timestamp: client.seen_ms,
@@ -287,7 +284,7 @@ impl Clients {
                 (group, clients)
             })
             .collect();
-        crate::table::json(request, &ProducerTable { data })
+        Ok(crate::table::json(request, &AllProducers { data }))
     }
 
     /// 307, passed on byte for byte.

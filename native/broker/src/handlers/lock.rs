@@ -4,7 +4,8 @@ use crate::error::Refusal;
 use crate::queue_locks::{LockKey, QueueLocks};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use twinmq_remoting::bodies::lock::{LockBatch, Locked, MessageQueue};
+use twinmq_remoting::bodies::MessageQueue;
+use twinmq_remoting::bodies::lock::{LockQueues, LockedQueues};
 use twinmq_remoting::code::response;
 use twinmq_remoting::{Command, Outcome};
 
@@ -28,15 +29,15 @@ impl Locking {
             crate::now_ms(),
         );
         let held: std::collections::HashSet<LockKey> = held.into_iter().collect();
-        let answer = Locked {
-            lock_ok_mq_set: ours
+        let answer = LockedQueues {
+            locked: ours
                 .into_iter()
                 .zip(keys)
                 .filter(|(_, key)| held.contains(key))
                 .map(|(queue, _)| queue)
                 .collect(),
         };
-        crate::table::json(request, &answer)
+        Ok(crate::table::json(request, &answer))
     }
 
     /// 42.
@@ -52,8 +53,8 @@ impl Locking {
         )))
     }
 
-    fn asked(&self, request: &Command) -> Result<LockBatch, Refusal> {
-        let asked: LockBatch = crate::table::body(request)?;
+    fn asked(&self, request: &Command) -> Result<LockQueues, Refusal> {
+        let asked: LockQueues = crate::table::body(request)?;
         if asked.mq_set.len() > self.queues_max {
             return Err(Refusal::parameter(format!(
                 "{} queues in one request, more than native.heartbeat_entries_max = {}",
@@ -64,7 +65,7 @@ impl Locking {
         Ok(asked)
     }
 
-    fn ours(&self, asked: &LockBatch) -> (Vec<MessageQueue>, Vec<LockKey>) {
+    fn ours(&self, asked: &LockQueues) -> (Vec<MessageQueue>, Vec<LockKey>) {
         asked
             .mq_set
             .iter()

@@ -11,7 +11,6 @@ use twinmq_core::catalog::{Catalog, Topic};
 use twinmq_core::consume::{ConsumeError, Consuming};
 use twinmq_core::groups::Groups;
 use twinmq_core::offsets::{Committed, Offsets};
-use twinmq_remoting::bodies::lock::MessageQueue;
 use twinmq_remoting::code::response;
 use twinmq_remoting::fields::offset::{
     QueryOffset, QueueOf, ResetOffset, SearchOffset, UpdateOffset,
@@ -215,11 +214,11 @@ impl Offsetting {
         self.offsets
             .commit(&names::group_key(head.group), &entries)
             .await?;
-        let mut table = twinmq_remoting::bodies::offset::OffsetTable::default();
+        let mut table = twinmq_remoting::bodies::offset::ResetOffsets::default();
         for (queue, target) in targets {
             self.resets.put(head.group, head.topic, queue, target);
             table.offset_table.insert(
-                MessageQueue::new(head.topic, &self.broker_name, queue),
+                crate::registration::queue_key(head.topic, &self.broker_name, queue)?,
                 target,
             );
         }
@@ -228,7 +227,7 @@ impl Offsetting {
             topic = head.topic,
             "offsets reset on request"
         );
-        crate::table::json(request, &table)
+        Ok(crate::table::json(request, &table))
     }
 
     fn known(&self, topic: &Topic, queue: i32) -> Option<u32> {

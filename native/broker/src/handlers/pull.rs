@@ -5,7 +5,6 @@
 //! Filters by TAG, from the group's heartbeat or, with flag 4, from the request. SQL92 is refused
 //! (1), as by a broker with `enablePropertyFilter=false`. suggestWhichBrokerId is always 0.
 
-use crate::args;
 use crate::error::Refusal;
 use crate::filter;
 use crate::members::{Members, Wanted};
@@ -22,13 +21,9 @@ use twinmq_core::consume::{ConsumeError, Consuming, Filter, Messages};
 use twinmq_core::groups::{Group, Groups};
 use twinmq_core::offsets::Offsets;
 use twinmq_remoting::code::response;
-use twinmq_remoting::fields::pull::Pull;
+use twinmq_remoting::fields::pull::{Pull, flag};
 use twinmq_remoting::{Command, Outcome};
 use twinmq_store::{QueueOffset, ReadError};
-
-const COMMIT: i32 = 1;
-const SUSPEND: i32 = 2;
-const SUBSCRIPTION: i32 = 4;
 
 /// What pulling needs.
 #[derive(Debug)]
@@ -100,7 +95,7 @@ impl Pulling {
                 ))
             })?;
         let filter = self.filter(&head, &group)?;
-        if head.sys_flag & COMMIT != 0
+        if head.sys_flag & flag::COMMIT_OFFSET != 0
             && head.commit_offset >= 0
             && !self.resets.is_pending(head.consumer_group, head.topic, queue)
         {
@@ -111,7 +106,7 @@ impl Pulling {
                 head.commit_offset,
             );
         }
-        let hold = (self.long_polling && head.sys_flag & SUSPEND != 0).then(|| {
+        let hold = (self.long_polling && head.sys_flag & flag::SUSPEND != 0).then(|| {
             let asked = u64::try_from(head.suspend_timeout_millis).unwrap_or(0);
             Duration::from_millis(asked).min(self.hold_max)
         });
@@ -174,7 +169,7 @@ impl Pulling {
             }
             Ok(())
         };
-        if head.sys_flag & SUBSCRIPTION != 0 {
+        if head.sys_flag & flag::SUBSCRIPTION != 0 {
             sql(head.expression_type)?;
             return filter::of_expression(head.subscription.unwrap_or_default()).map_err(|_| {
                 Refusal::new(
@@ -214,7 +209,7 @@ impl Pulling {
                 "the consumer's subscription not latest",
             ));
         }
-        sql(found.data.expression_type.as_deref())?;
+        sql(Some(&found.data.expression_type))?;
         Ok(found.filter.clone())
     }
 }

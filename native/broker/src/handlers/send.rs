@@ -6,7 +6,6 @@
 //! Leaves out half messages and timer messages: both are refused (13) with words that say so rather
 //! than delivered at once.
 
-use crate::args;
 use crate::error::Refusal;
 use crate::names;
 use crate::peer::Peer;
@@ -15,7 +14,7 @@ use crate::registration::Registered;
 use crate::stamp::{self, Stamp, Traits};
 use crate::tallies::Tallies;
 use crate::topics::Topics;
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
 use std::net::{IpAddr, SocketAddr};
@@ -24,15 +23,20 @@ use twinmq_core::catalog::{Class, Topic};
 use twinmq_core::groups::Groups;
 use twinmq_core::produce::{MessageIn, MessageOut, Producing};
 use twinmq_core::retry::{Retry, SendBack};
+use twinmq_records::message;
 use twinmq_remoting::code::response;
-use twinmq_remoting::fields::send::Send;
+use twinmq_remoting::fields::send::{Send, SendBack as BackHeader};
 use twinmq_remoting::{Command, Outcome};
 
 /// From here on a client's own bound of retries counts (RocketMQ `MQVersion.V3_4_9`).
 const VERSION_MAX_RECONSUME: i32 = 121;
-const HOST_BITS: i32 = 0x10 | 0x20;
-const TRANSACTION_BITS: i32 = 0xC;
-const MULTI_TAGS: i32 = 0x2;
+/// What the broker decides itself.
+const BROKERS_BITS: i32 = message::SYS_MULTI_TAGS
+    | message::SYS_TRANSACTION
+    | message::SYS_BORN_HOST_V6
+    | message::SYS_STORE_HOST_V6
+    | 0x40
+    | 0x80;
 
 /// What sending needs.
 #[derive(Debug)]
@@ -72,7 +76,7 @@ impl Sending {
         let target = self.target(peer, request, &head).await?;
         refuse_what_is_not_served(&head, &traits)?;
         let now_ms = crate::now_ms();
-        let (messages, key) = if batch || head.batch {
+        let (messages, key) = if batch || head.batch == Some(true) {
             let messages = self.batch(peer, request, &head, now_ms)?;
             (messages, traits.unique_key.to_owned())
         } else {
@@ -219,10 +223,10 @@ impl Sending {
         flag: i32,
         properties: Bytes,
     ) -> MessageIn {
-        let multi = if topic.multi_tag { MULTI_TAGS } else { 0 };
+        let multi = if topic.multi_tag { message::SYS_MULTI_TAGS } else { 0 };
         MessageIn {
             flag,
-            sys_flag: (head.sys_flag & !(HOST_BITS | TRANSACTION_BITS)) | multi,
+            sys_flag: (head.sys_flag & !BROKERS_BITS) | multi,
             born_time: head.born_timestamp,
             born_host: plain(peer.channel.remote()),
             reconsume_times: head.reconsume_times.unwrap_or(0),
@@ -252,23 +256,21 @@ impl Sending {
         }
         if request.body.len() > self.body_bytes_max {
             return Err(illegal(format!(
-                "batch of {} bytes is longer than core.max_message_size = {}",
+                "batch of {} bytes is longer than broker.max_message_size = {}",
                 request.body.len(),
                 self.body_bytes_max
             )));
         }
         let mut messages = SmallVec::new();
-        let mut rest = request.body.clone();
-        while !rest.is_empty() {
+        for item in message::batch_items(&request.body) {
             if messages.len() >= self.batch_messages_max {
                 return Err(illegal(format!(
                     "batch of more than native.batch_messages_max = {} messages",
                     self.batch_messages_max
                 )));
             }
-            let item = batch_item(&mut rest)
-                .ok_or_else(|| illegal(format!("batch item {} is malformed", messages.len())))?;
-            let text = std::str::from_utf8(&item.properties)
+            let item = item?;
+            let text = std::str::from_utf8(item.properties)
                 .map_err(|_| illegal(format!("properties of item {} are no text", messages.len())))?;
             let traits = stamp::traits(text);
             refuse_what_is_not_served(head, &traits)?;
@@ -277,12 +279,12 @@ impl Sending {
                 .apply(text, !traits.unique_key.is_empty(), now_ms);
             messages.push(MessageIn {
                 flag: item.flag,
-                sys_flag: head.sys_flag & !(HOST_BITS | TRANSACTION_BITS),
+                sys_flag: head.sys_flag & !BROKERS_BITS,
                 born_time: head.born_timestamp,
                 born_host: plain(peer.channel.remote()),
                 reconsume_times: head.reconsume_times.unwrap_or(0),
                 properties,
-                body: item.body,
+                body: request.body.slice_ref(item.body),
             });
         }
         if messages.is_empty() {
@@ -315,11 +317,9 @@ impl Sending {
 
     /// 36: a consumer gives a message back.
     pub(crate) fn send_back(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let fields = &request.fields;
-        let offset: u64 = args::number(fields, "offset")?;
-        let group = args::text(fields, "group")?;
-        let delay_level: i32 = args::number(fields, "delayLevel")?;
-        let max: Option<i32> = args::maybe_number(fields, "maxReconsumeTimes")?;
+        let head = BackHeader::read(&request.fields)?;
+        let (offset, group) = (head.offset, head.group);
+        let address = u64::try_from(offset).map_err(|_| unreadable(offset))?;
         let definition = self
             .groups
             .get(group)
@@ -330,9 +330,11 @@ impl Sending {
         }
         let back = SendBack {
             group: group.to_owned(),
-            address: twinmq_store::Address(offset),
-            delay_level,
-            max_reconsume_times: max.filter(|_| request.version >= VERSION_MAX_RECONSUME),
+            address: twinmq_store::Address(address),
+            delay_level: head.delay_level,
+            max_reconsume_times: head
+                .max_reconsume_times
+                .filter(|_| request.version >= VERSION_MAX_RECONSUME),
         };
         let (retry, tallies) = (self.retry.clone(), self.tallies.clone());
         Ok(Outcome::later(async move {
@@ -343,14 +345,16 @@ impl Sending {
                 }
                 Err(twinmq_core::retry::RetryError::Read(error)) => {
                     tracing::warn!(offset, %error, "a message sent back could not be read");
-                    let refusal =
-                        Refusal::system(format!("look message by offset failed, {offset}"));
-                    Some(crate::table::refused(&reply, refusal))
+                    Some(crate::table::refused(&reply, unreadable(offset)))
                 }
                 Err(error) => Some(crate::table::refused(&reply, error.into())),
             }
         }))
     }
+}
+
+fn unreadable(offset: i64) -> Refusal {
+    Refusal::system(format!("look message by offset failed, {offset}"))
 }
 
 fn forbid(topic: &str, forbidden: bool) -> Result<(), Refusal> {
@@ -366,7 +370,7 @@ fn forbid(topic: &str, forbidden: bool) -> Result<(), Refusal> {
 /// Half and timer messages come with later versions; until then they are refused, never delivered
 /// as ordinary ones.
 fn refuse_what_is_not_served(head: &Send<'_>, traits: &Traits<'_>) -> Result<(), Refusal> {
-    if traits.half || head.sys_flag & TRANSACTION_BITS != 0 {
+    if traits.half || head.sys_flag & message::SYS_TRANSACTION != 0 {
         return Err(Refusal::new(
             response::MESSAGE_ILLEGAL,
             "transactional (half) messages are not supported by this broker version",
@@ -389,90 +393,5 @@ pub(crate) fn plain(host: SocketAddr) -> SocketAddr {
             None => host,
         },
         IpAddr::V4(_) => host,
-    }
-}
-
-struct BatchItem {
-    flag: i32,
-    body: Bytes,
-    properties: Bytes,
-}
-
-fn batch_item(rest: &mut Bytes) -> Option<BatchItem> {
-    let total = usize::try_from(peek_i32(rest)?).ok()?;
-    if total > rest.len() {
-        return None;
-    }
-    let mut item = rest.split_to(total);
-    if item.len() < 20 {
-        return None;
-    }
-    item.advance(12);
-    let flag = item.get_i32();
-    let length = usize::try_from(item.get_i32()).ok()?;
-    if length > item.len() {
-        return None;
-    }
-    let body = item.split_to(length);
-    if item.len() < 2 {
-        return None;
-    }
-    let length = usize::try_from(item.get_i16()).ok()?;
-    if length > item.len() {
-        return None;
-    }
-    Some(BatchItem {
-        flag,
-        body,
-        properties: item.split_to(length),
-    })
-}
-
-fn peek_i32(bytes: &Bytes) -> Option<i32> {
-    let four: [u8; 4] = bytes.get(..4)?.try_into().ok()?;
-    Some(i32::from_be_bytes(four))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::{BufMut, BytesMut};
-    use proptest::prelude::*;
-
-    fn item(body: &[u8], properties: &[u8]) -> Bytes {
-        let mut out = BytesMut::new();
-        out.put_i32(i32::try_from(22 + body.len() + properties.len()).expect("short"));
-        out.put_slice(&[0; 8]);
-        out.put_i32(7);
-        out.put_i32(i32::try_from(body.len()).expect("short"));
-        out.put_slice(body);
-        out.put_i16(i16::try_from(properties.len()).expect("short"));
-        out.put_slice(properties);
-        out.freeze()
-    }
-
-    #[test]
-    fn a_batch_is_taken_apart() {
-        let mut body = BytesMut::new();
-        body.extend_from_slice(&item(b"one", b"TAGS\x01a\x02"));
-        body.extend_from_slice(&item(b"", b""));
-        let mut body = body.freeze();
-        let first = batch_item(&mut body).expect("first");
-        assert_eq!((&first.body[..], first.flag), (&b"one"[..], 7));
-        assert_eq!(&first.properties[..], b"TAGS\x01a\x02");
-        assert!(batch_item(&mut body).expect("second").body.is_empty());
-        assert!(body.is_empty());
-    }
-
-    proptest! {
-        #[test]
-        fn random_bytes_are_refused_and_never_loop(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut rest = Bytes::from(bytes);
-            while !rest.is_empty() {
-                let before = rest.len();
-                if batch_item(&mut rest).is_none() { break; }
-                prop_assert!(rest.len() < before);
-            }
-        }
     }
 }

@@ -1,0 +1,338 @@
+//! Tells every name server who we are and what topics we have: at start, every
+//! `register_interval_ms`, and at once when the catalogue changes; says good-bye at the end. One task
+//! per name server, so that a dead one delays nobody.
+//!
+//! Big catalogues (more than [`FULL_MAX`] topics) tell only what changed between the full rounds.
+//! Leaves out the answer's table of ordered topics (`ORDER_TOPIC_CONFIG`).
+
+use crate::error::Refusal;
+use crate::metrics::NativeMetrics;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, sleep_until, timeout};
+use twinmq_core::catalog::{Catalog, Class, Topic};
+use twinmq_remoting::bodies::registration::RegisterBrokerBody;
+use twinmq_remoting::bodies::topic::{TopicConfig, TopicTable};
+use twinmq_remoting::bodies::{DataVersion, MessageQueue, QueueKey};
+use twinmq_remoting::code::{request as code, response};
+use twinmq_remoting::fields::route::{BrokerIs, RegisterBroker};
+use twinmq_remoting::{Caller, Command, Limits};
+
+/// Up to so many topics a change is told with the whole table.
+const FULL_MAX: usize = 2000;
+/// Longest that a creator waits until the name servers know.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Pause after a name server did not answer.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// Who we are.
+#[derive(Clone, Debug)]
+pub(crate) struct Identity {
+    pub(crate) cluster: Arc<str>,
+    pub(crate) broker: Arc<str>,
+    /// `host:port` as clients reach it.
+    pub(crate) address: String,
+    /// `host:port` as replicas will reach it.
+    pub(crate) ha_address: String,
+    /// Further fields, each name starting with `twinmq`.
+    pub(crate) extras: Vec<(String, String)>,
+}
+
+/// How far one name server has been told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    version: Option<u64>,
+    reachable: bool,
+}
+
+/// Lets creators of topics wait until name servers know them.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    catalog: Arc<Catalog>,
+    told: Arc<Vec<watch::Receiver<Told>>>,
+}
+
+impl Registered {
+    /// Waits until every reachable name server knows the catalogue as it is now, at most a second.
+    pub(crate) async fn wait(&self) {
+        let target = self.catalog.version().0;
+        let all = async {
+            for told in self.told.iter() {
+                let mut told = told.clone();
+                let _ = told
+                    .wait_for(|told| {
+                        !told.reachable || told.version.is_some_and(|version| version >= target)
+                    })
+                    .await;
+            }
+        };
+        if timeout(WAIT_MAX, all).await.is_err() {
+            tracing::warn!("a name server is slow to take a change of the topics");
+        }
+    }
+}
+
+/// One name server's task.
+pub(crate) struct Registrar {
+    server: String,
+    identity: Identity,
+    catalog: Arc<Catalog>,
+    interval: Duration,
+    limit: Duration,
+    told: watch::Sender<Told>,
+    metrics: NativeMetrics,
+    caller: Option<Caller>,
+    sent: Vec<Arc<Topic>>,
+}
+
+/// The registrars of all name servers, and the handle to wait on them.
+pub(crate) fn registrars(
+    servers: &[String],
+    identity: &Identity,
+    catalog: &Arc<Catalog>,
+    interval: Duration,
+    limit: Duration,
+    metrics: &NativeMetrics,
+) -> (Vec<Registrar>, Registered) {
+    let (registrars, told) = servers
+        .iter()
+        .map(|server| {
+            let (told, seen) = watch::channel(Told::default());
+            let registrar = Registrar {
+                server: server.clone(),
+                identity: identity.clone(),
+                catalog: catalog.clone(),
+                interval,
+                limit,
+                told,
+                metrics: metrics.clone(),
+                caller: None,
+                sent: Vec::new(),
+            };
+            (registrar, seen)
+        })
+        .unzip();
+    let registered = Registered {
+        catalog: catalog.clone(),
+        told: Arc::new(told),
+    };
+    (registrars, registered)
+}
+
+impl Registrar {
+    /// Registers until `stop`, then unregisters.
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut changes = self.catalog.changes();
+        let mut full = true;
+        loop {
+            changes.borrow_and_update();
+            let version = self.catalog.version().0;
+            let ok = self.round(full).await;
+            self.told.send_replace(Told {
+                version: ok.then_some(version),
+                reachable: ok,
+            });
+            let due = Instant::now() + if ok { self.interval } else { RETRY };
+            tokio::select! {
+                () = sleep_until(due) => full = true,
+                // A name server drops a broker whose connection has closed.
+                () = self.hung_up(), if ok => full = true,
+                changed = changes.changed(), if ok => {
+                    if changed.is_err() {
+                        sleep_until(due).await;
+                    }
+                    full = false;
+                }
+                () = stopped(&mut stop) => break,
+            }
+        }
+        self.unregister().await;
+    }
+
+    /// Resolves when the connection is gone.
+    async fn hung_up(&self) {
+        let mut tick = interval(Duration::from_millis(500));
+        while self.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
+            tick.tick().await;
+        }
+    }
+
+    /// One registration; false when it was not taken.
+    async fn round(&mut self, full: bool) -> bool {
+        let topics = visible(&self.catalog);
+        let changed = if full || topics.len() <= FULL_MAX {
+            None
+        } else {
+            changed(&self.sent, &topics)
+        };
+        let body = RegisterBrokerBody {
+            topic_config_serialize_wrapper: TopicTable {
+                data_version: data_version(&self.catalog),
+                mapping_data_version: DataVersion::default(),
+                topic_config_table: table(changed.as_deref().unwrap_or(&topics)),
+                ..TopicTable::default()
+            },
+            ..RegisterBrokerBody::default()
+        }
+        .json();
+        let mut command = Command::request(code::REGISTER_BROKER);
+        RegisterBroker {
+            broker_name: &self.identity.broker,
+            broker_addr: &self.identity.address,
+            cluster_name: &self.identity.cluster,
+            ha_server_addr: &self.identity.ha_address,
+            broker_id: 0,
+            heartbeat_timeout_millis: None,
+            enable_acting_master: None,
+            compressed: Some(false),
+            body_crc32: Some(crc(&body)),
+        }
+        .write(&mut command.fields);
+        for (name, value) in &self.identity.extras {
+            command.fields.set(name, value);
+        }
+        if changed.is_none() {
+            // Ours then drops what is absent; Apache's looks at no such field.
+            command.fields.set("twinmqWhole", "true");
+        }
+        match self.call(command.with_body(body)).await {
+            Ok(()) => {
+                self.sent = topics;
+                true
+            }
+            Err(why) => {
+                self.metrics.register_failures.inc();
+                if self.told.borrow().reachable || self.sent.is_empty() {
+                    tracing::warn!(name_server = self.server, why, "registration failed");
+                }
+                self.caller = None;
+                false
+            }
+        }
+    }
+
+    async fn unregister(&mut self) {
+        let mut command = Command::request(code::UNREGISTER_BROKER);
+        BrokerIs {
+            broker_name: &self.identity.broker,
+            broker_addr: &self.identity.address,
+            cluster_name: &self.identity.cluster,
+            broker_id: 0,
+        }
+        .write(&mut command.fields);
+        if self.told.borrow().reachable
+            && let Err(why) = self.call(command).await
+        {
+            tracing::info!(name_server = self.server, why, "unregistration failed");
+        }
+        if let Some(caller) = self.caller.take() {
+            caller.close().await;
+        }
+    }
+
+    async fn call(&mut self, command: Command) -> Result<(), String> {
+        let caller = match self.caller.take().filter(|caller| !caller.is_closed()) {
+            Some(caller) => caller,
+            None => Caller::connect(&*self.server, Limits::default(), self.limit)
+                .await
+                .map_err(|error| format!("cannot connect: {error}"))?,
+        };
+        let answer = caller.call(command, self.limit).await;
+        self.caller = Some(caller);
+        match answer {
+            Ok(answer) if answer.code == response::SUCCESS => Ok(()),
+            Ok(answer) => Err(format!(
+                "answered {}: {}",
+                answer.code,
+                answer.remark.unwrap_or_default()
+            )),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// CRC-32 as `java.util.zip`, without the sign bit; 0 would mean "not given".
+fn crc(body: &[u8]) -> i32 {
+    i32::try_from(crc32fast::hash(body) & 0x7FFF_FFFF).unwrap_or(0)
+}
+
+/// Topics that native clients may know of, in name order.
+pub(crate) fn visible(catalog: &Catalog) -> Vec<Arc<Topic>> {
+    let mut topics = catalog.all();
+    topics.retain(|topic| topic.native.is_some() && topic.class != Class::Internal);
+    topics
+}
+
+/// What differs, by identity: a changed topic is a new one. `None` when something has gone, which
+/// only the whole table tells.
+fn changed(old: &[Arc<Topic>], new: &[Arc<Topic>]) -> Option<Vec<Arc<Topic>>> {
+    let held: std::collections::HashMap<&str, &Arc<Topic>> =
+        old.iter().map(|topic| (&**topic.key(), topic)).collect();
+    let mut out = Vec::new();
+    let mut kept = 0;
+    for topic in new {
+        match held.get(&**topic.key()) {
+            Some(old) => {
+                kept += 1;
+                if !Arc::ptr_eq(old, topic) {
+                    out.push(topic.clone());
+                }
+            }
+            None => out.push(topic.clone()),
+        }
+    }
+    (kept == old.len()).then_some(out)
+}
+
+fn table(topics: &[Arc<Topic>]) -> BTreeMap<String, TopicConfig> {
+    topics
+        .iter()
+        .filter_map(|topic| {
+            let config = config(topic)?;
+            Some((config.topic_name.clone(), config))
+        })
+        .collect()
+}
+
+/// A topic as RocketMQ describes it; `None` where it has no native name.
+pub(crate) fn config(topic: &Topic) -> Option<TopicConfig> {
+    Some(TopicConfig {
+        attributes: topic.attributes.clone(),
+        order: topic.order,
+        perm: i32::from(topic.perm.0),
+        read_queue_nums: i32::try_from(topic.read_queues).ok()?,
+        topic_filter_type: if topic.multi_tag {
+            "MULTI_TAG".to_owned()
+        } else {
+            "SINGLE_TAG".to_owned()
+        },
+        topic_name: topic.native.as_ref()?.to_string(),
+        topic_sys_flag: topic.sys_flag,
+        write_queue_nums: i32::try_from(topic.write_queues).ok()?,
+    })
+}
+
+/// The catalogue's version.
+pub(crate) fn data_version(catalog: &Catalog) -> DataVersion {
+    let (changes, time) = catalog.version();
+    DataVersion {
+        counter: i64::try_from(changes).unwrap_or(i64::MAX),
+        state_version: 0,
+        timestamp: time.0,
+    }
+}
+
+/// A queue of ours as a map's key.
+pub(crate) fn queue_key(topic: &str, broker: &str, queue: u32) -> Result<QueueKey, Refusal> {
+    Ok(QueueKey(MessageQueue {
+        broker_name: broker.to_owned(),
+        queue_id: i32::try_from(queue).map_err(Refusal::system)?,
+        topic: topic.to_owned(),
+    }))
+}

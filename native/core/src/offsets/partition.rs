@@ -1,0 +1,438 @@
+//! One partition of `__consumer_offsets`: the state machine of the groups that hash to it.
+
+use super::Committed;
+use crate::codec::{Put, Short, Take};
+use crate::payload::{self, Pair};
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use twinmq_store::{Draft, LogOffset, QueueNumber, QueueOffset, Receipt, Timestamp};
+
+/// Most records of one batch of this topic, so that any reader can take it.
+const BATCH_RECORDS: usize = 4096;
+
+/// One change: what one record says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// A group's progress in one queue; `None` removes it.
+    Offset {
+        group: Arc<str>,
+        topic: Arc<str>,
+        queue: u32,
+        value: Option<Committed>,
+    },
+    /// A classic group's record; `None` removes it.
+    Group {
+        group: Arc<str>,
+        value: Option<Bytes>,
+    },
+}
+
+/// A slot of the table.
+#[derive(Clone, Debug)]
+struct Slot {
+    committed: Committed,
+    /// Not in the log yet.
+    lingers: bool,
+}
+
+#[derive(Debug, Default)]
+struct GroupOffsets {
+    topics: HashMap<Arc<str>, BTreeMap<u32, Slot>>,
+    record: Option<Bytes>,
+}
+
+impl GroupOffsets {
+    fn is_empty(&self) -> bool {
+        self.topics.is_empty() && self.record.is_none()
+    }
+}
+
+/// The groups of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Partition {
+    groups: HashMap<Arc<str>, GroupOffsets>,
+    /// Slots that linger: group, topic, queue.
+    lingering: Vec<(Arc<str>, Arc<str>, u32)>,
+    /// Where replay goes on.
+    pub(crate) next: QueueOffset,
+    /// End of the last run of this partition.
+    pub(crate) end: LogOffset,
+    /// Changed since the last snapshot.
+    pub(crate) changed: bool,
+}
+
+impl Partition {
+    /// One change, live and at replay alike.
+    pub(crate) fn apply(&mut self, change: Change) {
+        self.changed = true;
+        match change {
+            Change::Offset {
+                group,
+                topic,
+                queue,
+                value: Some(committed),
+            } => self.set(&group, &topic, queue, committed, false),
+            Change::Offset {
+                group,
+                topic,
+                queue,
+                value: None,
+            } => {
+                let Some(offsets) = self.groups.get_mut(&group) else {
+                    return;
+                };
+                if let Some(queues) = offsets.topics.get_mut(&topic) {
+                    queues.remove(&queue);
+                    if queues.is_empty() {
+                        offsets.topics.remove(&topic);
+                    }
+                }
+                self.sweep(&group);
+            }
+            Change::Group { group, value } => {
+                self.groups.entry(Arc::clone(&group)).or_default().record = value;
+                self.sweep(&group);
+            }
+        }
+    }
+
+    fn sweep(&mut self, group: &str) {
+        if self.groups.get(group).is_some_and(GroupOffsets::is_empty) {
+            self.groups.remove(group);
+        }
+    }
+
+    fn set(
+        &mut self,
+        group: &str,
+        topic: &Arc<str>,
+        queue: u32,
+        committed: Committed,
+        lingers: bool,
+    ) {
+        if !self.groups.contains_key(group) {
+            self.groups.insert(group.into(), GroupOffsets::default());
+        }
+        let Some(offsets) = self.groups.get_mut(group) else {
+            return;
+        };
+        let slot = Slot { committed, lingers };
+        if let Some(queues) = offsets.topics.get_mut(topic) {
+            queues.insert(queue, slot);
+        } else {
+            let topic = Arc::clone(topic);
+            offsets
+                .topics
+                .insert(topic, BTreeMap::from([(queue, slot)]));
+        }
+    }
+
+    /// What a run that held these changes does.
+    pub(crate) fn appended(&mut self, changes: Vec<Change>, receipts: &[Receipt]) {
+        if let Some(last) = receipts.last() {
+            let before = (receipts.len() - 1) * BATCH_RECORDS;
+            let tail = changes.len().saturating_sub(before);
+            self.next = last.base.plus(tail as u64);
+            self.end = last.end;
+        }
+        for change in changes {
+            self.apply(change);
+        }
+    }
+
+    /// The drafts that say these changes: a batch for every [`BATCH_RECORDS`].
+    pub(crate) fn drafts(queue: QueueNumber, now: Timestamp, changes: &[Change]) -> Vec<Draft> {
+        changes
+            .chunks(BATCH_RECORDS)
+            .map(|chunk| {
+                let pairs: Vec<_> = chunk.iter().filter_map(pair).collect();
+                payload::pack(queue, now, &pairs)
+            })
+            .collect()
+    }
+
+    pub(crate) fn get(&self, group: &str, topic: &str, queue: u32) -> Option<&Committed> {
+        let queues = self.groups.get(group)?.topics.get(topic)?;
+        queues.get(&queue).map(|slot| &slot.committed)
+    }
+
+    /// Takes note that a value stands already: nothing to append unless it lingers. The commit time
+    /// moves in the table, and reaches the log's successor, the snapshot.
+    pub(crate) fn stands(&mut self, group: &str, topic: &str, queue: u32, new: &Committed) -> bool {
+        let slot = self
+            .groups
+            .get_mut(group)
+            .and_then(|offsets| offsets.topics.get_mut(topic))
+            .and_then(|queues| queues.get_mut(&queue));
+        let Some(slot) = slot else { return false };
+        let old = &mut slot.committed;
+        let same = old.offset == new.offset
+            && old.leader_epoch == new.leader_epoch
+            && old.metadata == new.metadata
+            && old.expires == new.expires;
+        if same && !slot.lingers {
+            old.commit_time = old.commit_time.max(new.commit_time);
+            self.changed = true;
+            return true;
+        }
+        false
+    }
+
+    /// A commit that nobody waits for. True if it is the first that lingers.
+    pub(crate) fn linger(
+        &mut self,
+        group: &str,
+        topic: &Arc<str>,
+        queue: u32,
+        offset: i64,
+        now: Timestamp,
+    ) -> Lingering {
+        let slot = self
+            .groups
+            .get_mut(group)
+            .and_then(|offsets| offsets.topics.get_mut(topic))
+            .and_then(|queues| queues.get_mut(&queue));
+        if let Some(slot) = slot {
+            slot.committed.commit_time = now;
+            if slot.committed.offset == offset {
+                return Lingering::Unchanged;
+            }
+            slot.committed.offset = offset;
+            slot.committed.leader_epoch = -1;
+            slot.committed.metadata.clear();
+            slot.committed.expires = None;
+            if slot.lingers {
+                return Lingering::Replaced;
+            }
+            slot.lingers = true;
+        } else {
+            let committed = Committed {
+                offset,
+                leader_epoch: -1,
+                metadata: String::new(),
+                commit_time: now,
+                expires: None,
+            };
+            self.set(group, topic, queue, committed, true);
+        }
+        self.changed = true;
+        let group = self
+            .groups
+            .get_key_value(group)
+            .map(|(name, _)| Arc::clone(name));
+        if let Some(group) = group {
+            self.lingering.push((group, Arc::clone(topic), queue));
+        }
+        if self.lingering.len() == 1 {
+            Lingering::First
+        } else {
+            Lingering::Added
+        }
+    }
+
+    pub(crate) fn lingers(&self) -> bool {
+        !self.lingering.is_empty()
+    }
+
+    /// The changes that linger, of the oldest entries of the list, and how many entries that are.
+    pub(crate) fn lingering(&self, most: usize) -> (Vec<Change>, usize) {
+        let taken = self.lingering.len().min(most);
+        let changes = self.lingering[..taken]
+            .iter()
+            .filter_map(|(group, topic, queue)| {
+                let slot = self.groups.get(group)?.topics.get(topic)?.get(queue)?;
+                slot.lingers.then(|| Change::Offset {
+                    group: Arc::clone(group),
+                    topic: Arc::clone(topic),
+                    queue: *queue,
+                    value: Some(slot.committed.clone()),
+                })
+            })
+            .collect();
+        (changes, taken)
+    }
+
+    /// The oldest entries of the list are in the log.
+    pub(crate) fn lingered(&mut self, taken: usize) {
+        self.lingering.drain(..taken.min(self.lingering.len()));
+    }
+
+    /// Tombstones for all of a group.
+    pub(crate) fn without_group(&self, group: &str) -> Vec<Change> {
+        let Some((name, offsets)) = self.groups.get_key_value(group) else {
+            return Vec::new();
+        };
+        let mut changes: Vec<_> = offsets
+            .topics
+            .iter()
+            .flat_map(|(topic, queues)| {
+                queues.keys().map(|queue| Change::Offset {
+                    group: Arc::clone(name),
+                    topic: Arc::clone(topic),
+                    queue: *queue,
+                    value: None,
+                })
+            })
+            .collect();
+        if offsets.record.is_some() {
+            changes.push(Change::Group {
+                group: Arc::clone(name),
+                value: None,
+            });
+        }
+        changes
+    }
+
+    /// Tombstones for a topic in all groups.
+    pub(crate) fn without_topic(&self, topic: &str) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (group, offsets) in &self.groups {
+            let Some((topic, queues)) = offsets.topics.get_key_value(topic) else {
+                continue;
+            };
+            changes.extend(queues.keys().map(|queue| Change::Offset {
+                group: Arc::clone(group),
+                topic: Arc::clone(topic),
+                queue: *queue,
+                value: None,
+            }));
+        }
+        changes
+    }
+
+    pub(crate) fn of_group(&self, group: &str) -> Vec<(Arc<str>, u32, Committed)> {
+        let Some(offsets) = self.groups.get(group) else {
+            return Vec::new();
+        };
+        let mut all: Vec<_> = offsets
+            .topics
+            .iter()
+            .flat_map(|(topic, queues)| {
+                queues
+                    .iter()
+                    .map(|(queue, slot)| (Arc::clone(topic), *queue, slot.committed.clone()))
+            })
+            .collect();
+        all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
+        all
+    }
+
+    pub(crate) fn group_names(&self) -> impl Iterator<Item = Arc<str>> {
+        self.groups.keys().cloned()
+    }
+
+    pub(crate) fn group_record(&self, group: &str) -> Option<&Bytes> {
+        self.groups.get(group)?.record.as_ref()
+    }
+
+    pub(crate) fn group_records(&self) -> impl Iterator<Item = (Arc<str>, Bytes)> {
+        self.groups.iter().filter_map(|(name, offsets)| {
+            let record = offsets.record.clone()?;
+            Some((Arc::clone(name), record))
+        })
+    }
+
+    /// Appends the partition's image.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let length = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes();
+        out.put(&self.next.0.to_be_bytes());
+        out.put(&length(self.groups.len()));
+        for (group, offsets) in &self.groups {
+            out.put_blob(group.as_bytes());
+            match &offsets.record {
+                None => out.put(&[0]),
+                Some(record) => {
+                    out.put(&[1]);
+                    out.put_blob(record);
+                }
+            }
+            out.put(&length(offsets.topics.len()));
+            for (topic, queues) in &offsets.topics {
+                out.put_blob(topic.as_bytes());
+                out.put(&length(queues.len()));
+                for (queue, slot) in queues {
+                    out.put(&queue.to_be_bytes());
+                    write_committed(&slot.committed, out);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn read(take: &mut Take<'_>) -> Result<Self, Short> {
+        let mut partition = Self {
+            next: QueueOffset(take.u64()?),
+            ..Self::default()
+        };
+        for _ in 0..take.u32()? {
+            let group: Arc<str> = take.text()?.into();
+            let record = match take.u8()? {
+                0 => None,
+                _ => Some(Bytes::copy_from_slice(take.blob()?)),
+            };
+            let mut topics = HashMap::new();
+            for _ in 0..take.u32()? {
+                let topic: Arc<str> = take.text()?.into();
+                let mut queues = BTreeMap::new();
+                for _ in 0..take.u32()? {
+                    let queue = take.u32()?;
+                    let committed = read_committed(take)?;
+                    queues.insert(
+                        queue,
+                        Slot {
+                            committed,
+                            lingers: false,
+                        },
+                    );
+                }
+                topics.insert(topic, queues);
+            }
+            partition
+                .groups
+                .insert(group, GroupOffsets { topics, record });
+        }
+        Ok(partition)
+    }
+}
+
+/// A change's record. Names and texts were checked when they came in.
+fn pair(change: &Change) -> Option<Pair> {
+    payload::offsets_pair(change)
+        .inspect_err(|error| tracing::error!(%error, "a commit cannot be written"))
+        .ok()
+}
+
+/// What a lingering commit did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lingering {
+    /// The value stood already.
+    Unchanged,
+    /// It replaced one that lingers.
+    Replaced,
+    /// It lingers, with others.
+    Added,
+    /// It is the first that lingers.
+    First,
+}
+
+fn write_committed(committed: &Committed, out: &mut Vec<u8>) {
+    out.put(&committed.offset.to_be_bytes());
+    out.put(&committed.leader_epoch.to_be_bytes());
+    out.put_blob(committed.metadata.as_bytes());
+    out.put(&committed.commit_time.0.to_be_bytes());
+    // A time before 1970 never expires anything; it stands for "none".
+    let expires = committed.expires.map_or(i64::MIN, |time| time.0);
+    out.put(&expires.to_be_bytes());
+}
+
+fn read_committed(take: &mut Take<'_>) -> Result<Committed, Short> {
+    Ok(Committed {
+        offset: take.i64()?,
+        leader_epoch: take.i32()?,
+        metadata: take.text()?.to_owned(),
+        commit_time: Timestamp(take.i64()?),
+        expires: Some(take.i64()?)
+            .filter(|time| *time != i64::MIN)
+            .map(Timestamp),
+    })
+}

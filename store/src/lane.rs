@@ -1,0 +1,560 @@
+//! The one place of appending: lock, number, patch, copy, row, ledger, move the mark.
+//!
+//! Promises: one order of appends; a run is in the log whole or not at all; nothing slow under the lock:
+//! no system call, no wait, no hashing of names, no allocation once warm. What it cannot place it hands back
+//! (`Ok(None)`) and tells [`Room`] what is missing. Leaves out making room, syncing, reading.
+
+use crate::arrivals::Arrivals;
+use crate::bell::Bell;
+use crate::clock::Clock;
+use crate::disk::Map;
+use crate::entry::{
+    Body, ENTRY_BYTES_MAX, HEADER_BYTES, Header, SUMMED_BYTES_MAX, entry_bytes, fill_bytes,
+};
+use crate::error::AppendError;
+use crate::index::Row;
+use crate::index::rows::{Pen, fresh};
+use crate::ledger::{Fact, Ledger, Undo, Verdict};
+use crate::marks::Marks;
+use crate::queues::{QUEUES_MAX, Queues};
+use crate::room::Room;
+use crate::run::{Draft, Flags, Kind, Receipt};
+use crate::segment::Segment;
+use crate::store::Receipts;
+use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp, size};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A synced mark goes into the log at most this often.
+const MARK_MS: i64 = 100;
+/// Bytes of a synced mark's entry.
+const MARK_BYTES: u64 = 88;
+/// Drafts appended under one hold of the lock by `append_each`.
+const EACH_DRAFTS: usize = 8;
+/// Unsynced bytes that wake the flusher early.
+const FLUSH_BYTES: u64 = 64 << 20;
+/// First byte of a reign start's payload.
+pub(crate) const CONTROL_REIGN: u8 = 1;
+/// First byte of a synced mark's payload.
+pub(crate) const CONTROL_MARK: u8 = 2;
+
+/// Limits of the lane; bytes and rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) run_bytes_max: u64,
+    pub(crate) dirty_bytes_max: u64,
+    pub(crate) index_rows_max: u64,
+}
+
+/// What the lane shares with the other rooms.
+#[derive(Clone, Debug)]
+pub(crate) struct Around {
+    pub(crate) marks: Arc<Marks>,
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) housekeeping: Arc<Bell>,
+    pub(crate) flusher: Arc<Bell>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// What recovery hands to the lane.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) tail: LogOffset,
+    pub(crate) store_time: Timestamp,
+    pub(crate) reign: Reign,
+    pub(crate) ledger: Ledger,
+    pub(crate) pen: Pen,
+}
+
+/// The lane.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    state: Mutex<State>,
+    around: Around,
+    limits: Limits,
+    reign: Reign,
+}
+
+/// Everything under the lock.
+#[derive(Debug)]
+struct State {
+    segment: Arc<Segment>,
+    map: Arc<Map>,
+    next: Option<(Arc<Segment>, Arc<Map>)>,
+    tail: LogOffset,
+    store_time: Timestamp,
+    ledger: Ledger,
+    pen: Pen,
+    undo: Vec<Undo>,
+    marked: LogOffset,
+    marked_time: Timestamp,
+    counted: Counted,
+}
+
+/// What went in since the lane opened.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Counted {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
+    pub(crate) duplicates: u64,
+}
+
+/// Why a run has no place at this moment.
+type Lack = &'static str;
+
+impl Lane {
+    /// A lane at the end of a recovered log.
+    pub(crate) fn new(start: Start, around: Around, limits: Limits) -> std::io::Result<Self> {
+        let map = start.segment.mapped()?;
+        let state = State {
+            map,
+            segment: start.segment,
+            next: None,
+            tail: start.tail,
+            store_time: start.store_time,
+            ledger: start.ledger,
+            pen: start.pen,
+            undo: Vec::with_capacity(1024),
+            marked: LogOffset(0),
+            marked_time: Timestamp(0),
+            counted: Counted::default(),
+        };
+        Ok(Self {
+            state: Mutex::new(state),
+            around,
+            limits,
+            reign: start.reign,
+        })
+    }
+
+    /// The reign of this opening.
+    pub(crate) fn reign(&self) -> Reign {
+        self.reign
+    }
+
+    /// See `Store::try_append`. A privileged run goes in above the disk's refusal mark too: it is one that
+    /// frees room.
+    pub(crate) fn try_append(
+        &self,
+        run: &[Draft],
+        privileged: bool,
+    ) -> Result<Option<Receipts>, AppendError> {
+        let bytes = self.measure(run)?;
+        if run.is_empty() {
+            return Ok(Some(Receipts::new()));
+        }
+        let now = self.around.clock.now();
+        let mut state = self.state.lock();
+        let outcome = state.append(self, run, bytes, now, privileged);
+        let (end, wanted) = (state.tail, state.pen.wanted());
+        drop(state);
+        let done = if matches!(outcome, Ok(Some(_))) { run } else { &[] };
+        self.afterwards(done, end, wanted, matches!(outcome, Ok(None)));
+        outcome
+    }
+
+    /// Appends drafts as runs of their own, a few under one hold of the lock, until one finds no room.
+    pub(crate) fn try_append_each(
+        &self,
+        drafts: &[Draft],
+        out: &mut Vec<Result<Receipt, AppendError>>,
+    ) {
+        for few in drafts.chunks(EACH_DRAFTS) {
+            let bytes: SmallVec<[_; EACH_DRAFTS]> = few
+                .iter()
+                .map(|draft| self.measure(std::slice::from_ref(draft)))
+                .collect();
+            let now = self.around.clock.now();
+            let before = out.len();
+            let mut state = self.state.lock();
+            for (draft, bytes) in few.iter().zip(bytes) {
+                let run = std::slice::from_ref(draft);
+                let one = bytes.and_then(|bytes| state.append(self, run, bytes, now, false));
+                match one {
+                    Ok(None) => break,
+                    Ok(Some(receipts)) => out.extend(receipts.into_iter().map(Ok)),
+                    Err(error) => out.push(Err(error)),
+                }
+            }
+            let (end, wanted) = (state.tail, state.pen.wanted());
+            drop(state);
+            let done = out.len() - before;
+            self.afterwards(&few[..done], end, wanted, done < few.len());
+            if done < few.len() {
+                return;
+            }
+        }
+    }
+
+    /// What is done once the lock is free.
+    fn afterwards(
+        &self,
+        run: &[Draft],
+        end: LogOffset,
+        wanted: Option<[usize; 3]>,
+        lack: bool,
+    ) {
+        let around = &self.around;
+        if !run.is_empty() {
+            let queues = run.iter().map(|draft| draft.queue);
+            around.arrivals.written(queues, end, || around.marks.synced());
+        }
+        if lack || around.room.triggered(end.0) {
+            around.housekeeping.ring();
+        }
+        if end.0.saturating_sub(around.marks.synced().0) > FLUSH_BYTES {
+            around.flusher.ring();
+        }
+        if let Some(wanted) = wanted {
+            let mut blocks = fresh(wanted);
+            self.state.lock().pen.refill(&mut blocks);
+        }
+    }
+
+    /// Bytes that a run takes in the log.
+    fn measure(&self, run: &[Draft]) -> Result<u64, AppendError> {
+        let max = self.limits.run_bytes_max;
+        let mut bytes = 0;
+        for draft in run {
+            let one = entry_bytes(draft.producer.is_some(), draft.payload.len(), draft.span);
+            bytes += one;
+            if !well_formed(draft) || one >= ENTRY_BYTES_MAX {
+                return Err(AppendError::TooLarge { bytes, max });
+            }
+        }
+        if bytes > max {
+            return Err(AppendError::TooLarge { bytes, max });
+        }
+        Ok(bytes)
+    }
+
+    /// True once what last found no room would find it; the lack while it would not.
+    pub(crate) fn has_room(&self, privileged: bool) -> Result<Result<(), Lack>, AppendError> {
+        let wanted = self.around.room.wanted();
+        let state = self.state.lock();
+        let lack = state.place(self, wanted, privileged)?;
+        drop(state);
+        Ok(match lack {
+            Ok(_) => {
+                self.around.room.satisfied();
+                Ok(())
+            }
+            Err(lack) => Err(lack),
+        })
+    }
+
+    /// Appends a control entry as a run of its own, whatever the marks say. Used at opening, before
+    /// anyone else appends.
+    pub(crate) fn append_control(&self, payload: &[u8]) -> Result<LogOffset, AppendError> {
+        let bytes = entry_bytes(false, payload.len(), 1);
+        let now = self.around.clock.now();
+        let mut state = self.state.lock();
+        match state.place(self, bytes, true)? {
+            Err(lack) => Err(AppendError::Busy { reason: lack }),
+            Ok(roll) => {
+                state.store_time = state.store_time.max(now);
+                if roll {
+                    state.roll(self.reign);
+                }
+                state.control(self.reign, payload);
+                self.around.marks.write(state.tail);
+                Ok(state.tail)
+            }
+        }
+    }
+
+    /// Gives the lane its next file.
+    pub(crate) fn give(&self, segment: Arc<Segment>, map: Arc<Map>) {
+        self.state.lock().next = Some((segment, map));
+    }
+
+    /// The file that is appended to, and whether the next one is there.
+    pub(crate) fn files(&self) -> (Arc<Segment>, Option<Arc<Segment>>) {
+        let state = self.state.lock();
+        let next = state.next.as_ref().map(|(next, _)| Arc::clone(next));
+        (Arc::clone(&state.segment), next)
+    }
+
+    /// The end, once nobody is in the lane.
+    pub(crate) fn settle(&self) -> LogOffset {
+        self.state.lock().tail
+    }
+
+    /// What went in since the lane opened.
+    pub(crate) fn counted(&self) -> Counted {
+        self.state.lock().counted
+    }
+
+    /// Runs `look` on the ledger and the pen under the lock; to be short.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Ledger, &mut Pen) -> T) -> T {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        look(&mut state.ledger, &mut state.pen)
+    }
+}
+
+/// True if the draft is one that may go into the log.
+fn well_formed(draft: &Draft) -> bool {
+    let head = usize::from(draft.head);
+    draft.span > 0
+        && draft.queue != QueueNumber::CONTROL
+        && draft.queue.0 < QUEUES_MAX
+        && head <= draft.payload.len()
+        && draft.flags.0 & !30 == 0
+        && draft
+            .places
+            .iter()
+            .all(|place| usize::from(place.at) + fill_bytes(place.fill) <= head)
+}
+
+impl State {
+    /// Whether `bytes` (and a synced mark) have a place now: `Ok(true)` = after a roll.
+    fn place(
+        &self,
+        lane: &Lane,
+        bytes: u64,
+        privileged: bool,
+    ) -> Result<Result<bool, Lack>, AppendError> {
+        let around = &lane.around;
+        if let Some(reason) = around.marks.closed() {
+            return Err(AppendError::Closed {
+                reason: reason.to_owned(),
+            });
+        }
+        if around.room.refusing() && !privileged {
+            return Err(AppendError::Full {
+                reason: around.room.reason(),
+            });
+        }
+        let tail = self.tail.0;
+        if tail.saturating_sub(around.marks.synced().0) > lane.limits.dirty_bytes_max {
+            return Ok(Err("more than store.dirty_bytes_max is not yet on disk"));
+        }
+        if around.room.rows() >= lane.limits.index_rows_max && !privileged {
+            return Ok(Err("store.index_rows_max rows are not yet sealed"));
+        }
+        let bytes = bytes + MARK_BYTES;
+        let header = HEADER_BYTES as u64;
+        let rest = self.segment.end().0 - tail;
+        let populated = self.segment.populated().0;
+        if rest == bytes || rest >= bytes + header {
+            let ready = populated >= tail + bytes;
+            return Ok(if ready {
+                Ok(false)
+            } else {
+                Err("pages ahead are not yet prepared")
+            });
+        }
+        if rest > 0 && populated < tail + header {
+            return Ok(Err("pages ahead are not yet prepared"));
+        }
+        match &self.next {
+            Some((next, _)) if next.populated().0 >= next.start().0 + bytes => Ok(Ok(true)),
+            Some(_) => Ok(Err("the next file is not yet prepared")),
+            None if around.room.lacks_file() => Err(AppendError::Full {
+                reason: around.room.reason(),
+            }),
+            None => Ok(Err("the next file is not yet there")),
+        }
+    }
+
+    fn append(
+        &mut self,
+        lane: &Lane,
+        run: &[Draft],
+        bytes: u64,
+        now: Timestamp,
+        privileged: bool,
+    ) -> Result<Option<Receipts>, AppendError> {
+        let Ok(roll) = self.place(lane, bytes, privileged)? else {
+            lane.around.room.want(bytes);
+            return Ok(None);
+        };
+        let now = self.store_time.max(now);
+        let verdicts = self.admit(run, now)?;
+        let last = verdicts.iter().rposition(|v| matches!(v, Verdict::New { .. }));
+        self.counted.duplicates += verdicts
+            .iter()
+            .filter(|v| matches!(v, Verdict::Duplicate { .. }))
+            .count() as u64;
+        let Some(last) = last else {
+            return Ok(Some(self.receipts(lane.reign, &verdicts, &[])));
+        };
+        self.store_time = now;
+        if roll {
+            self.roll(lane.reign);
+        }
+        self.mark(lane);
+        let mut places = SmallVec::<[LogOffset; 4]>::new();
+        for (n, (draft, verdict)) in run.iter().zip(&verdicts).enumerate() {
+            places.push(self.tail);
+            if let Verdict::New { base, turn } = *verdict {
+                let header = self.write(lane, draft, base, n == last);
+                if let Some(turn) = turn
+                    && let Some(queue) = lane.around.queues.entry(draft.queue)
+                {
+                    let synced = lane.around.marks.synced();
+                    queue.turn(turn, header.log_offset, base, synced);
+                }
+            }
+        }
+        lane.around.marks.write(self.tail);
+        Ok(Some(self.receipts(lane.reign, &verdicts, &places)))
+    }
+
+    /// Asks the ledger for the whole run, all or nothing.
+    fn admit(
+        &mut self,
+        run: &[Draft],
+        now: Timestamp,
+    ) -> Result<SmallVec<[Verdict; 1]>, AppendError> {
+        let mut verdicts = SmallVec::new();
+        let many = run.len() > 1;
+        for draft in run {
+            let undo = many.then_some(&mut self.undo);
+            match self.ledger.admit(&Fact::from(draft), now, undo) {
+                Ok(verdict) => verdicts.push(verdict),
+                Err(error) => {
+                    self.ledger.undo(&mut self.undo);
+                    return Err(error);
+                }
+            }
+        }
+        self.undo.clear();
+        Ok(verdicts)
+    }
+
+    fn receipts(&self, reign: Reign, verdicts: &[Verdict], places: &[LogOffset]) -> Receipts {
+        let end = self.tail;
+        let one = |(n, verdict): (usize, &Verdict)| match *verdict {
+            Verdict::New { base, .. } => Receipt {
+                log_offset: places.get(n).copied().unwrap_or(end),
+                base,
+                store_time: self.store_time,
+                reign,
+                end,
+                duplicate: false,
+            },
+            Verdict::Duplicate { base, stored } => Receipt {
+                log_offset: end,
+                base,
+                store_time: stored,
+                reign,
+                end,
+                duplicate: true,
+            },
+        };
+        verdicts.iter().enumerate().map(one).collect()
+    }
+
+    /// Writes one entry behind the tail, pushes its row, moves the tail.
+    fn write(&mut self, lane: &Lane, draft: &Draft, base: QueueOffset, last: bool) -> Header {
+        let bytes = entry_bytes(draft.producer.is_some(), draft.payload.len(), draft.span);
+        let header = Header {
+            // Checked by `measure` against limits far below 4 GiB.
+            length: u32::try_from(bytes).unwrap_or(u32::MAX),
+            payload_length: u32::try_from(draft.payload.len()).unwrap_or(u32::MAX),
+            kind: draft.kind,
+            flags: if last {
+                draft.flags.with(Flags::LAST_OF_RUN)
+            } else {
+                draft.flags
+            },
+            reign: lane.reign,
+            log_offset: self.tail,
+            queue: draft.queue,
+            base,
+            span: draft.span,
+            store_time: self.store_time,
+            record_time: draft.record_time,
+            tag_hash: draft.tag_hash,
+            producer: draft.producer,
+        };
+        self.put(&header, &Body::of(draft));
+        note(&lane.around.queues, &mut self.pen, &self.segment, &header);
+        lane.around.room.add_rows(1);
+        self.counted.entries += 1;
+        self.counted.bytes += bytes;
+        header
+    }
+
+    /// Copies an entry to the tail and moves it. The place was checked before: it always fits.
+    fn put(&mut self, header: &Header, body: &Body<'_>) {
+        let mut front = [0; SUMMED_BYTES_MAX];
+        let summed = header.encode(body, &mut front);
+        let at = size(self.segment.place(self.tail));
+        let rest = &body.payload[usize::from(body.head).min(body.payload.len())..];
+        let first = self.map.write(at, &front[..summed]);
+        let second = self.map.write(at + summed, rest);
+        debug_assert!(first.is_ok() && second.is_ok(), "the place was checked");
+        self.tail = header.end();
+    }
+
+    /// Closes the file with a padding entry and goes on in the next one.
+    fn roll(&mut self, reign: Reign) {
+        let rest = self.segment.end().0 - self.tail.0;
+        if rest > 0 {
+            let length = u32::try_from(rest).unwrap_or(u32::MAX);
+            let header = control_header(self, reign, length, 0);
+            self.put(&header, &Body::plain(&[]));
+        }
+        if let Some((segment, map)) = self.next.take() {
+            self.tail = segment.start();
+            self.segment = segment;
+            self.map = map;
+        }
+    }
+
+    /// Puts a synced mark in, when one is due.
+    fn mark(&mut self, lane: &Lane) {
+        let synced = lane.around.marks.synced();
+        if synced <= self.marked || self.store_time.0 < self.marked_time.0 + MARK_MS {
+            return;
+        }
+        let mut payload = [0; 16];
+        payload[0] = CONTROL_MARK;
+        payload[8..].copy_from_slice(&synced.0.to_le_bytes());
+        self.control(lane.reign, &payload);
+        self.marked = synced;
+        self.marked_time = self.store_time;
+    }
+
+    fn control(&mut self, reign: Reign, payload: &[u8]) {
+        let bytes = entry_bytes(false, payload.len(), 1);
+        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let payload_length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        self.segment.note_start(self.tail);
+        let header = control_header(self, reign, length, payload_length);
+        self.put(&header, &Body::plain(payload));
+    }
+}
+
+fn control_header(state: &State, reign: Reign, length: u32, payload_length: u32) -> Header {
+    Header {
+        length,
+        payload_length,
+        kind: Kind::Control,
+        flags: Flags::LAST_OF_RUN,
+        reign,
+        log_offset: state.tail,
+        queue: QueueNumber::CONTROL,
+        base: QueueOffset(0),
+        span: 1,
+        store_time: state.store_time,
+        record_time: Timestamp::UNKNOWN,
+        tag_hash: 0,
+        producer: None,
+    }
+}
+
+/// Puts an entry into the index; live and at recovery alike.
+pub(crate) fn note(queues: &Queues, pen: &mut Pen, segment: &Segment, header: &Header) {
+    segment.note_start(header.log_offset);
+    if let Some(queue) = queues.entry(header.queue) {
+        pen.push(&queue.rows, &Row::of(header));
+    }
+}

@@ -1,0 +1,367 @@
+//! From a window to rows to bytes, within limits: hot from the map, cold through the pool.
+//!
+//! Promises: no reader waits for the disk on its own thread; nobody sees anything at or above his mark; the
+//! filter runs on rows before a payload is touched. Leaves out what payloads mean.
+
+use crate::cold::Cold;
+use crate::entry::{HEADER_BYTES, Refused, Stored};
+use crate::error::ReadError;
+use crate::index::Row;
+use crate::index::rows::Blocks;
+use crate::marks::Marks;
+use crate::metrics::StoreMetrics;
+use crate::queues::{Queue, Queues};
+use crate::segment::Segment;
+use crate::segments::Segments;
+use crate::store::{Ends, Page, Upto, Window};
+use crate::types::{Address, LogOffset, QueueNumber, QueueOffset, size};
+use bytes::Bytes;
+use std::io;
+use std::sync::Arc;
+
+/// Entries closer than this in the log are read in one piece.
+const GAP_BYTES: u64 = 32 << 10;
+/// Longest piece read at once, unless one entry is longer.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Rows taken from the index at once.
+const ROWS_AT_ONCE: usize = 512;
+
+/// Reads entries.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) marks: Arc<Marks>,
+    pub(crate) cold: Cold,
+    pub(crate) hot_bytes: u64,
+    pub(crate) metrics: StoreMetrics,
+}
+
+/// What a reader of a queue sees at this moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight {
+    pub(crate) mark: LogOffset,
+    pub(crate) ends: Ends,
+    /// Where this reader's sight ends in the queue.
+    pub(crate) limit: QueueOffset,
+}
+
+impl Reader {
+    /// What a reader sees of a queue; nothing of one never written or dropped.
+    pub(crate) fn sight(&self, queue: QueueNumber, upto: Upto) -> Sight {
+        let mark = self.marks.seen(upto.synced);
+        let ends = match self.queues.get(queue) {
+            Some(queue) if !queue.dropped() => {
+                let end = queue.end_at(mark);
+                let stable = queue.stable_at(mark, end);
+                let first = queue.first();
+                Ends { first, end, stable }
+            }
+            _ => Ends::default(),
+        };
+        let limit = if upto.committed { ends.stable } else { ends.end };
+        Sight { mark, ends, limit }
+    }
+
+    /// See `Store::read`.
+    pub(crate) async fn read(&self, window: &Window<'_>) -> Result<Page, ReadError> {
+        let sight = self.sight(window.queue, window.upto);
+        let ends = sight.ends;
+        if window.from < ends.first || window.from > ends.end {
+            return Err(ReadError::OutOfRange {
+                asked: window.from,
+                first: ends.first,
+                end: ends.end,
+            });
+        }
+        let mut taken = Taken::new(window);
+        while !taken.full && taken.next < sight.limit {
+            let before = taken.next;
+            self.rows(window.queue, taken.next, &sight, |row| taken.take(window, row))
+                .await?;
+            if taken.next == before && !taken.full {
+                break; // retention or a drop was faster
+            }
+        }
+        let entries = self.entries(&taken.rows).await?;
+        Ok(Page {
+            entries,
+            next: taken.next,
+            ends,
+        })
+    }
+
+    /// Shows rows from the one that holds `from` on, as long as `take` wants more; at least one
+    /// block's worth when there are any.
+    pub(crate) async fn rows(
+        &self,
+        queue: QueueNumber,
+        from: QueueOffset,
+        sight: &Sight,
+        mut take: impl FnMut(&Row) -> bool,
+    ) -> Result<(), ReadError> {
+        let Some(shared) = self.queues.get(queue) else {
+            return Ok(());
+        };
+        if let Some(blocks) = shared.rows.from(from, ROWS_AT_ONCE) {
+            walk(queue, &blocks, from, sight, &mut take);
+        }
+        Ok(())
+    }
+
+    /// Fetches the entries of rows, in their order.
+    pub(crate) async fn entries(&self, rows: &[Row]) -> Result<Vec<Stored>, ReadError> {
+        let mut out = Vec::with_capacity(rows.len());
+        let hot = LogOffset(self.marks.written().0.saturating_sub(self.hot_bytes));
+        let mut rest = rows;
+        while let Some(first) = rest.first() {
+            let Some(segment) = self.segments.find(first.at) else {
+                return Err(gone(first.at));
+            };
+            let map = if first.at >= hot { segment.map() } else { None };
+            let count = if map.is_some() {
+                rest.partition_point(|row| row.at < segment.end())
+            } else {
+                piece(rest, segment.end())
+            };
+            let (group, later) = rest.split_at(count);
+            rest = later;
+            let (at, len) = range(group);
+            let hot = map.and_then(|map| map.bytes(size(segment.place(at)), len));
+            let (bytes, cold) = match hot {
+                Some(bytes) => (bytes, false),
+                None => (self.cold(segment, at, len).await?, true),
+            };
+            for row in group {
+                out.push(open(row, at, &bytes, cold, group.len())?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Bytes that are not certain to be in memory.
+    async fn cold(
+        &self,
+        segment: Arc<Segment>,
+        at: LogOffset,
+        len: usize,
+    ) -> Result<Bytes, ReadError> {
+        let io = |source| ReadError::Io { at, source };
+        if let Some(bytes) = segment.read_nowait(at, len).map_err(io)? {
+            return Ok(bytes);
+        }
+        self.metrics.cold_reads.inc();
+        self.metrics.cold_bytes.inc_by(len as u64);
+        let job = move || segment.read(at, len);
+        let read = self.cold.run(job).await;
+        read.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
+            .map_err(io)
+    }
+
+    /// The entry at `at`, checked; `None` where no entry starts.
+    pub(crate) async fn entry_at(&self, at: LogOffset) -> Result<Option<Stored>, ReadError> {
+        let Some(segment) = self.segments.find(at) else {
+            return Ok(None);
+        };
+        let end = self.marks.readable().min(segment.end());
+        let mut len = HEADER_BYTES as u64 + 512;
+        loop {
+            let room = end.0.saturating_sub(at.0);
+            if room < HEADER_BYTES as u64 {
+                return Ok(None);
+            }
+            let bytes = self.bytes(&segment, at, size(len.min(room))).await?;
+            match Stored::open(&bytes, true) {
+                Ok(stored) if stored.header.log_offset == at => return Ok(Some(stored)),
+                Err(Refused::Short { needed }) if len < room && needed as u64 > len => {
+                    len = needed as u64;
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    async fn bytes(
+        &self,
+        segment: &Arc<Segment>,
+        at: LogOffset,
+        len: usize,
+    ) -> Result<Bytes, ReadError> {
+        let hot = at.0 >= self.marks.written().0.saturating_sub(self.hot_bytes);
+        if hot
+            && let Some(map) = segment.map()
+            && let Some(bytes) = map.bytes(size(segment.place(at)), len)
+        {
+            return Ok(bytes);
+        }
+        self.cold(Arc::clone(segment), at, len).await
+    }
+
+    /// See `Store::at`.
+    pub(crate) async fn at(&self, address: Address) -> Result<(Stored, u32), ReadError> {
+        let nothing = || ReadError::NoSuchAddress { at: address.0 };
+        let asked = LogOffset(address.0);
+        if asked >= self.marks.readable() {
+            return Err(nothing());
+        }
+        let segment = self.segments.find(asked).ok_or_else(nothing)?;
+        let start = self.start_before(&segment, asked).await?;
+        let mut at = start.unwrap_or_else(|| segment.start());
+        while at <= asked {
+            let entry = self.entry_at(at).await?.ok_or_else(nothing)?;
+            let header = &entry.header;
+            if header.end() > asked {
+                let place = asked.0 - at.0;
+                let queue = self.queues.get(header.queue).ok_or_else(nothing)?;
+                let kept = header.base.plus(place) >= queue.first() && !queue.dropped();
+                if header.queue == QueueNumber::CONTROL || place >= u64::from(header.span) || !kept {
+                    return Err(nothing());
+                }
+                let place = u32::try_from(place).map_err(|_| nothing())?;
+                return Ok((entry, place));
+            }
+            at = header.end();
+        }
+        Err(nothing())
+    }
+
+    async fn start_before(
+        &self,
+        segment: &Arc<Segment>,
+        at: LogOffset,
+    ) -> Result<Option<LogOffset>, ReadError> {
+        Ok(segment.start_before(at))
+    }
+}
+
+/// What a window has taken so far.
+#[derive(Debug)]
+struct Taken {
+    rows: Vec<Row>,
+    bytes: u64,
+    scanned: u32,
+    next: QueueOffset,
+    full: bool,
+}
+
+impl Taken {
+    fn new(window: &Window<'_>) -> Self {
+        Self {
+            rows: Vec::new(),
+            bytes: 0,
+            scanned: 0,
+            next: window.from,
+            full: false,
+        }
+    }
+
+    /// Takes or skips a row; false once no more is wanted.
+    fn take(&mut self, window: &Window<'_>, row: &Row) -> bool {
+        self.scanned += 1;
+        if window.pass.is_none_or(|pass| pass(row)) {
+            let payload = u64::from(row.size).saturating_sub(HEADER_BYTES as u64);
+            if !self.rows.is_empty() && self.bytes + payload > u64::from(window.bytes_max) {
+                self.full = true;
+                return false;
+            }
+            self.bytes += payload;
+            self.rows.push(*row);
+        }
+        self.next = row.next();
+        self.full = self.bytes >= u64::from(window.bytes_max)
+            || self.rows.len() >= window.entries_max as usize
+            || self.scanned >= window.scan_max;
+        !self.full
+    }
+}
+
+/// Shows the rows of `blocks` from the one that holds `from` on, within sight.
+fn walk(
+    queue: QueueNumber,
+    blocks: &Blocks,
+    from: QueueOffset,
+    sight: &Sight,
+    take: &mut impl FnMut(&Row) -> bool,
+) {
+    for (nth, block) in blocks.iter().enumerate() {
+        let len = block.len();
+        let start = if nth == 0 {
+            block.search(len, |n| block.row(queue, n).next() <= from)
+        } else {
+            0
+        };
+        for n in start..len {
+            let row = block.row(queue, n);
+            if row.at >= sight.mark || row.base >= sight.limit || !take(&row) {
+                return;
+            }
+        }
+    }
+}
+
+/// How many rows from the front are read in one piece.
+fn piece(rows: &[Row], end: LogOffset) -> usize {
+    let start = rows[0].at.0;
+    let mut count = 1;
+    for pair in rows.windows(2) {
+        let (before, row) = (&pair[0], &pair[1]);
+        let gap = row.at.0 - (before.at.0 + u64::from(before.size));
+        let total = row.at.0 + u64::from(row.size) - start;
+        if gap > GAP_BYTES || total > PIECE_BYTES || row.at >= end {
+            break;
+        }
+        count += 1;
+    }
+    count
+}
+
+fn range(rows: &[Row]) -> (LogOffset, usize) {
+    let at = rows[0].at;
+    let end = rows.last().map_or(at.0, |row| row.at.0 + u64::from(row.size));
+    (at, size(end - at.0))
+}
+
+/// Takes a row's entry out of the bytes that begin at `at`.
+fn open(
+    row: &Row,
+    at: LogOffset,
+    bytes: &Bytes,
+    cold: bool,
+    group: usize,
+) -> Result<Stored, ReadError> {
+    let from = size(row.at.0 - at.0);
+    let to = from + row.size as usize;
+    let corrupt = |reason: &str| ReadError::Corrupt {
+        at: row.at,
+        reason: reason.to_owned(),
+    };
+    if to > bytes.len() {
+        return Err(corrupt("the index points beyond the file"));
+    }
+    // A piece read for a few scattered entries is not kept alive by them.
+    let entry = if cold && (row.size as usize) * group * 2 < bytes.len() {
+        Bytes::copy_from_slice(&bytes[from..to])
+    } else {
+        bytes.slice(from..to)
+    };
+    match Stored::open(&entry, cold) {
+        Ok(stored) if stored.header.base == row.base && stored.header.queue == row.queue => Ok(stored),
+        Ok(_) => Err(corrupt("another entry than the index says")),
+        Err(Refused::Damaged(reason)) => Err(corrupt(reason)),
+        Err(Refused::Short { .. }) => Err(corrupt("cut short")),
+    }
+}
+
+fn gone(at: LogOffset) -> ReadError {
+    ReadError::Corrupt {
+        at,
+        reason: "the log file was dropped while it was read".to_owned(),
+    }
+}
+
+impl Queue {
+    /// True if rows of the queue may lie in sealed runs.
+    pub(crate) fn has_sealed(&self) -> bool {
+        self.sealed_end() > self.first()
+    }
+}

@@ -1,0 +1,195 @@
+//! Search by time: the other doors into a queue than its offsets.
+//!
+//! Promises: store times never fall in a queue, so searching them is binary; record times may, so
+//! those are read in order. Leaves out what a record time means.
+
+use crate::entry::Stored;
+use crate::error::ReadError;
+use crate::index::Row;
+use crate::reader::{Reader, Sight};
+use crate::store::{Aborted, Boundary, Ends, Upto};
+use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
+
+impl Reader {
+    /// See `Store::offset_at`.
+    pub(crate) async fn offset_at(
+        &self,
+        queue: QueueNumber,
+        time: Timestamp,
+        boundary: Boundary,
+        upto: Upto,
+    ) -> Result<QueueOffset, ReadError> {
+        let sight = self.sight(queue, upto);
+        let after = |row: &Row| match boundary {
+            Boundary::Lower => row.store_time >= time,
+            Boundary::Upper => row.store_time > time,
+        };
+        let found = self.first_by_store_time(queue, &sight, after).await?;
+        let offset = found.map_or(sight.limit, |row| row.base);
+        let offset = match boundary {
+            Boundary::Lower => offset,
+            Boundary::Upper => QueueOffset(offset.0.saturating_sub(1)),
+        };
+        Ok(offset.min(sight.limit).max(sight.ends.first))
+    }
+
+    /// The first row in sight for which `after` holds, which must hold for all later ones too.
+    async fn first_by_store_time(
+        &self,
+        queue: QueueNumber,
+        sight: &Sight,
+        after: impl Fn(&Row) -> bool,
+    ) -> Result<Option<Row>, ReadError> {
+        let Some(shared) = self.queues.get(queue) else {
+            return Ok(None);
+        };
+        let blocks = match shared.rows.find(1, |block| !after(&block.row(queue, 0))) {
+            Some(blocks) => blocks,
+            None => shared.rows.all(),
+        };
+        for block in &blocks {
+            let len = block.len();
+            let n = block.search(len, |n| !after(&block.row(queue, n)));
+            if n < len {
+                let row = block.row(queue, n);
+                return Ok((row.at < sight.mark && row.base < sight.limit).then_some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    /// See `Store::first_reaching`.
+    pub(crate) async fn first_reaching(
+        &self,
+        queue: QueueNumber,
+        time: Timestamp,
+        upto: Upto,
+    ) -> Result<Option<Stored>, ReadError> {
+        let sight = self.sight(queue, upto);
+        let mut found = None;
+        self.every_row(queue, &sight, |row| {
+            found = (row.record_time >= time).then_some(*row);
+            found.is_none()
+        })
+        .await?;
+        self.one(found).await
+    }
+
+    /// See `Store::latest_record`.
+    pub(crate) async fn latest_record(
+        &self,
+        queue: QueueNumber,
+        upto: Upto,
+    ) -> Result<Option<Stored>, ReadError> {
+        let sight = self.sight(queue, upto);
+        let mut found: Option<Row> = None;
+        self.every_row(queue, &sight, |row| {
+            if found.is_none_or(|best| row.record_time > best.record_time) {
+                found = Some(*row);
+            }
+            true
+        })
+        .await?;
+        self.one(found).await
+    }
+
+    async fn one(&self, row: Option<Row>) -> Result<Option<Stored>, ReadError> {
+        match row {
+            None => Ok(None),
+            Some(row) => Ok(self.entries(&[row]).await?.pop()),
+        }
+    }
+
+    /// Shows all rows in sight in order, while `take` wants more.
+    async fn every_row(
+        &self,
+        queue: QueueNumber,
+        sight: &Sight,
+        mut take: impl FnMut(&Row) -> bool,
+    ) -> Result<(), ReadError> {
+        let mut next = sight.ends.first;
+        let mut more = true;
+        while more && next < sight.limit {
+            let before = next;
+            self.rows(queue, next, sight, |row| {
+                next = row.next();
+                more = take(row);
+                more
+            })
+            .await?;
+            if next == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// See `Store::end_of_reign`. `reigns` are all known ones, rising.
+    pub(crate) fn end_of_reign(
+        &self,
+        reigns: &[(Reign, LogOffset)],
+        queue: QueueNumber,
+        reign: Reign,
+    ) -> Option<(Reign, QueueOffset)> {
+        let (current, _) = *reigns.last()?;
+        let sight = self.sight(queue, Upto::default());
+        if reign > current || sight.ends == Ends::default() {
+            return None;
+        }
+        if reign == current {
+            return Some((current, sight.ends.end));
+        }
+        let higher = reigns.partition_point(|(known, _)| *known <= reign);
+        let next = reigns.get(higher)?.1;
+        let before = self.last_before(queue, next);
+        match before {
+            Some(row) => {
+                let after = reigns.partition_point(|(_, at)| *at <= row.at);
+                let seen = reigns.get(after.checked_sub(1)?)?.0;
+                Some((seen, row.next()))
+            }
+            // Older than anything kept: Kafka answers with the asked epoch and the first offset.
+            None => Some((reign, sight.ends.first)),
+        }
+    }
+
+    /// The queue's last row below a place in the log.
+    fn last_before(&self, queue: QueueNumber, at: LogOffset) -> Option<Row> {
+        let shared = self.queues.get(queue)?;
+        shared.rows.last_at(queue, at)
+    }
+
+    /// See `Store::store_time`.
+    pub(crate) async fn store_time(
+        &self,
+        queue: QueueNumber,
+        offset: QueueOffset,
+    ) -> Result<Option<Timestamp>, ReadError> {
+        let sight = self.sight(queue, Upto::default());
+        if offset < sight.ends.first {
+            return Ok(None);
+        }
+        let mut found = None;
+        self.rows(queue, offset, &sight, |row| {
+            found = (row.base <= offset && offset < row.next()).then_some(row.store_time);
+            false
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// See `Store::aborted`.
+    pub(crate) async fn aborted(
+        &self,
+        queue: QueueNumber,
+        from: QueueOffset,
+        to: QueueOffset,
+    ) -> Result<Vec<Aborted>, ReadError> {
+        let Some(shared) = self.queues.get(queue) else {
+            return Ok(Vec::new());
+        };
+        let overlaps = |aborted: &Aborted| aborted.first < to && aborted.last >= from;
+        let all = shared.aborted().into_iter().map(|(_, aborted)| aborted);
+        Ok(all.filter(overlaps).collect())
+    }
+}

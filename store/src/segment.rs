@@ -1,0 +1,224 @@
+//! One log file: preallocated, named by the log offset of its first byte.
+//!
+//! Promises: bytes below the `written` mark never change; a file is mapped while it is young and read
+//! with positional reads after that. Leaves out which files there are: `segments.rs`.
+
+use crate::disk::{Disk, DiskFile, Map, read_exact_at};
+use crate::types::{LogOffset, size};
+use bytes::{Bytes, BytesMut};
+use parking_lot::RwLock;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// One entry start is kept per this many bytes of log.
+pub(crate) const START_STEP: u64 = 64 << 10;
+
+/// A log file.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    start: LogOffset,
+    bytes: u64,
+    file: Arc<dyn DiskFile>,
+    map: RwLock<Option<Arc<Map>>>,
+    /// Pages of the file up to here take writes without a fault.
+    populated: AtomicU64,
+    /// Write-back has been started up to here.
+    written_back: AtomicU64,
+    /// Per [`START_STEP`] the first entry start in it, plus one; 0 = none known.
+    starts: Box<[AtomicU32]>,
+}
+
+/// The name of the file that starts at `start`.
+pub(crate) fn path(dir: &Path, start: LogOffset) -> PathBuf {
+    dir.join(format!("{:020}", start.0))
+}
+
+impl Segment {
+    /// Creates the next file, all its blocks reserved, and makes its name durable.
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        dir: &Path,
+        start: LogOffset,
+        bytes: u64,
+    ) -> io::Result<Self> {
+        let file = disk.create(&path(dir, start), bytes)?;
+        file.sync()?;
+        disk.sync_dir(dir)?;
+        Self::new(file, start, bytes, true)
+    }
+
+    /// Opens a file that exists; `mapped` for the one that is appended to.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        dir: &Path,
+        start: LogOffset,
+        bytes: u64,
+        mapped: bool,
+    ) -> io::Result<Self> {
+        Self::new(disk.open(&path(dir, start))?, start, bytes, mapped)
+    }
+
+    fn new(file: Arc<dyn DiskFile>, start: LogOffset, bytes: u64, map: bool) -> io::Result<Self> {
+        let map = if map { Some(file.map(size(bytes))?) } else { None };
+        Ok(Self {
+            start,
+            bytes,
+            file,
+            map: RwLock::new(map),
+            populated: AtomicU64::new(0),
+            written_back: AtomicU64::new(0),
+            starts: (0..bytes.div_ceil(START_STEP)).map(|_| AtomicU32::new(0)).collect(),
+        })
+    }
+
+    /// Log offset of the first byte.
+    pub(crate) fn start(&self) -> LogOffset {
+        self.start
+    }
+
+    /// Log offset after the last byte.
+    pub(crate) fn end(&self) -> LogOffset {
+        self.start.plus(self.bytes)
+    }
+
+    /// The file itself.
+    pub(crate) fn file(&self) -> &Arc<dyn DiskFile> {
+        &self.file
+    }
+
+    /// The map, while there is one.
+    pub(crate) fn map(&self) -> Option<Arc<Map>> {
+        self.map.read().clone()
+    }
+
+    /// Maps the file, if it is not.
+    pub(crate) fn mapped(&self) -> io::Result<Arc<Map>> {
+        if let Some(map) = self.map() {
+            return Ok(map);
+        }
+        let map = self.file.map(size(self.bytes))?;
+        *self.map.write() = Some(Arc::clone(&map));
+        Ok(map)
+    }
+
+    /// Lets go of the map; readers that hold pieces of it keep it alive.
+    pub(crate) fn unmap(&self) {
+        let _ = self.map.write().take();
+    }
+
+    /// Where `at` lies in the file.
+    pub(crate) fn place(&self, at: LogOffset) -> u64 {
+        at.0.saturating_sub(self.start.0).min(self.bytes)
+    }
+
+    /// Log offset up to which appends take no fault.
+    pub(crate) fn populated(&self) -> LogOffset {
+        self.start.plus(self.populated.load(Ordering::Acquire))
+    }
+
+    /// Log offset from which on nothing is populated yet, at recovery.
+    pub(crate) fn set_populated(&self, to: LogOffset) {
+        self.populated.store(self.place(to), Ordering::Release);
+        self.written_back.store(self.place(to), Ordering::Relaxed);
+    }
+
+    /// Populates pages in steps up to `to`, publishing each.
+    pub(crate) fn populate(&self, to: LogOffset, step: u64) -> io::Result<()> {
+        let map = self.mapped()?;
+        let to = self.place(to);
+        loop {
+            let from = self.populated.load(Ordering::Acquire);
+            if from >= to {
+                return Ok(());
+            }
+            let len = step.min(to - from);
+            map.populate(size(from), size(len))?;
+            self.populated.store(from + len, Ordering::Release);
+        }
+    }
+
+    /// Starts writing whole blocks of `block` bytes below `to` to disk.
+    pub(crate) fn write_back(&self, to: LogOffset, block: u64) -> io::Result<()> {
+        let to = if to >= self.end() {
+            self.bytes
+        } else {
+            self.place(to) / block * block
+        };
+        let from = self.written_back.load(Ordering::Relaxed);
+        if to > from {
+            self.file.write_back(from, to - from)?;
+            self.written_back.store(to, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes a range durable: the pages of the map, or the file where there is no map.
+    pub(crate) fn sync(&self, from: LogOffset, to: LogOffset) -> io::Result<()> {
+        let (from, to) = (self.place(from), self.place(to));
+        match self.map() {
+            Some(map) => map.sync(size(from), size(to - from)),
+            None => self.file.sync(),
+        }
+    }
+
+    /// After a sync: makes the page at `at` writable again without a fault.
+    pub(crate) fn touch(&self, at: LogOffset) -> io::Result<()> {
+        let place = self.place(at);
+        if place < self.bytes
+            && let Some(map) = self.map()
+        {
+            map.populate(size(place), 1)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where an entry starts. By the lane alone.
+    pub(crate) fn note_start(&self, at: LogOffset) {
+        let place = self.place(at);
+        if let Some(slot) = self.starts.get(size(place / START_STEP))
+            && slot.load(Ordering::Relaxed) == 0
+        {
+            slot.store(u32::try_from(place + 1).unwrap_or(0), Ordering::Release);
+        }
+    }
+
+    /// The last noted entry start at or before `at`.
+    pub(crate) fn start_before(&self, at: LogOffset) -> Option<LogOffset> {
+        let place = self.place(at);
+        let mut bucket = size(place / START_STEP).min(self.starts.len().checked_sub(1)?);
+        loop {
+            let noted = u64::from(self.starts[bucket].load(Ordering::Acquire));
+            if noted > 0 && noted - 1 <= place {
+                return Some(self.start.plus(noted - 1));
+            }
+            bucket = bucket.checked_sub(1)?;
+        }
+    }
+
+    /// Entry starts noted in the file, in order.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = LogOffset> {
+        self.starts.iter().filter_map(|slot| {
+            let noted = u64::from(slot.load(Ordering::Acquire));
+            Some(self.start.plus(noted.checked_sub(1)?))
+        })
+    }
+
+    /// Reads bytes from disk or page cache, waiting if need be.
+    pub(crate) fn read(&self, at: LogOffset, len: usize) -> io::Result<Bytes> {
+        let mut buffer = BytesMut::zeroed(len);
+        read_exact_at(&*self.file, self.place(at), &mut buffer)?;
+        Ok(buffer.freeze())
+    }
+
+    /// Reads bytes that are in the page cache; `None` if some are not.
+    pub(crate) fn read_nowait(&self, at: LogOffset, len: usize) -> io::Result<Option<Bytes>> {
+        let mut buffer = BytesMut::zeroed(len);
+        match self.file.read_at_nowait(self.place(at), &mut buffer)? {
+            Some(n) if n == len => Ok(Some(buffer.freeze())),
+            Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+            None => Ok(None),
+        }
+    }
+}

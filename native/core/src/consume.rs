@@ -12,7 +12,6 @@ use crate::payload;
 use crate::produce::Producing;
 use bytes::Bytes;
 use crossing::Crossing;
-pub(crate) use crossing::OpenedBatch;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
@@ -212,7 +211,7 @@ impl Consuming {
             }
             let go_on = match stored.header.kind {
                 Kind::Message => picked.message(stored),
-                Kind::Batch => picked.batch(stored, &*self.crossing.opened(topic, queue, stored)?),
+                Kind::Batch => self.pick(&mut picked, topic, queue, stored)?,
                 Kind::Control => true,
             };
             if !go_on {
@@ -220,6 +219,25 @@ impl Consuming {
             }
         }
         Ok(picked.finish(&page))
+    }
+
+    /// Picks from a batch, piece by piece. False: stop.
+    fn pick(
+        &self,
+        picked: &mut native::Picked<'_>,
+        topic: &Topic,
+        queue: u32,
+        stored: &Stored,
+    ) -> Result<bool, ConsumeError> {
+        let mut from = 0;
+        loop {
+            let opened = self.crossing.opened(topic, queue, stored, from)?;
+            let more = picked.batch(stored, &opened);
+            match opened.next {
+                Some(next) if more => from = next,
+                _ => return Ok(more),
+            }
+        }
     }
 
     /// Aborted transactions that touch these entries; asked for only where there are transactions.
@@ -261,8 +279,8 @@ impl Consuming {
                 if hidden {
                     return Err(nothing());
                 }
-                let opened = self.crossing.opened(&topic, ordinal, &stored)?;
-                opened.at_delta(place).ok_or_else(nothing)
+                let record = self.crossing.record(&topic, ordinal, &stored, place)?;
+                record.ok_or_else(nothing)
             }
             _ => Err(nothing()),
         }

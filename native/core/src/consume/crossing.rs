@@ -57,7 +57,9 @@ impl Crossing {
         let host = self.producing.store_host();
         let opened = payload::opened(stored, name, ordinal, host, from, self.decompressed_max)
             .map_err(|reason| untranslatable(stored, reason))?;
-        self.metrics.opened_records.inc_by(opened.slots.len() as u64);
+        self.metrics
+            .opened_records
+            .inc_by(opened.slots.len() as u64);
         let opened = Arc::new(opened);
         let size = opened.bytes.len() + opened.slots.len() * size_of::<Slot>();
         self.opened.put(key, Arc::clone(&opened), size);
@@ -75,7 +77,9 @@ impl Crossing {
         let mut from = 0;
         loop {
             let opened = self.opened(topic, ordinal, stored, from)?;
-            let slot = opened.slots.binary_search_by_key(&delta, |slot| slot.offset_delta);
+            let slot = opened
+                .slots
+                .binary_search_by_key(&delta, |slot| slot.offset_delta);
             match (slot, opened.next) {
                 (Ok(place), _) => return Ok(opened.slots.get(place).map(|s| opened.message(s))),
                 (Err(_), Some(next)) if next <= delta => from = next,

@@ -121,10 +121,18 @@ impl Table {
     ) -> Result<Registered, RouteError> {
         let known = self.brokers.get(&from.name);
         if known.is_none() && self.brokers.len() >= bounds.brokers_max {
-            return Err(RouteError::TooMany { what: "brokers", key: "brokers_max" });
+            return Err(RouteError::TooMany {
+                what: "brokers",
+                key: "brokers_max",
+            });
         }
-        let held = known.and_then(|broker| broker.broker_addrs.get(&from.id)).cloned();
-        let member = Member { cluster: from.cluster.clone(), addr: from.addr.clone() };
+        let held = known
+            .and_then(|broker| broker.broker_addrs.get(&from.id))
+            .cloned();
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: from.addr.clone(),
+        };
         if let Some(holder) = held.as_ref().filter(|holder| **holder != from.addr)
             && self.state_of(&from.cluster, holder) > from.version.state_version
         {
@@ -138,9 +146,16 @@ impl Table {
         let serves = self.serves_topics(&from);
         let changed = held.is_none() || self.changed(&member, &from.version);
         if serves && changed {
-            let new = from.topics.keys().filter(|topic| !self.topics.contains_key(*topic)).count();
+            let new = from
+                .topics
+                .keys()
+                .filter(|topic| !self.topics.contains_key(*topic))
+                .count();
             if self.topics.len() + new > bounds.topics_max {
-                return Err(RouteError::TooMany { what: "topics", key: "topics_max" });
+                return Err(RouteError::TooMany {
+                    what: "topics",
+                    key: "topics_max",
+                });
             }
         }
         self.place(&from, held.as_deref());
@@ -165,8 +180,13 @@ impl Table {
     }
 
     fn state_of(&self, cluster: &str, addr: &str) -> i64 {
-        let member = Member { cluster: cluster.to_owned(), addr: addr.to_owned() };
-        self.live.get(&member).map_or(i64::MIN, |live| live.version.state_version)
+        let member = Member {
+            cluster: cluster.to_owned(),
+            addr: addr.to_owned(),
+        };
+        self.live
+            .get(&member)
+            .map_or(i64::MIN, |live| live.version.state_version)
     }
 
     /// A master brings topics; so does the first replica of a broker that knows acting masters.
@@ -175,25 +195,39 @@ impl Table {
             return true;
         }
         let lowest = self.brokers.get(&from.name).and_then(|broker| {
-            broker.broker_addrs.iter().filter(|(_, addr)| **addr != from.addr).map(|(id, _)| *id).min()
+            broker
+                .broker_addrs
+                .iter()
+                .filter(|(_, addr)| **addr != from.addr)
+                .map(|(id, _)| *id)
+                .min()
         });
         from.acting_master.is_some() && lowest.is_none_or(|lowest| from.id <= lowest)
     }
 
     /// Puts the address in its place: out of any other id's, into its own.
     fn place(&mut self, from: &Registration, held: Option<&str>) {
-        let member = Member { cluster: from.cluster.clone(), addr: from.addr.clone() };
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: from.addr.clone(),
+        };
         let before = self.live.get(&member).map(|live| live.name.clone());
         if let Some(name) = before.filter(|name| *name != from.name) {
             self.unregister(&member, &name);
         }
         if let Some(old) = held.filter(|old| *old != from.addr) {
-            self.live.remove(&Member { cluster: from.cluster.clone(), addr: old.to_owned() });
+            self.live.remove(&Member {
+                cluster: from.cluster.clone(),
+                addr: old.to_owned(),
+            });
         }
-        let broker = self.brokers.entry(from.name.clone()).or_insert_with(|| BrokerData {
-            broker_name: from.name.clone(),
-            ..BrokerData::default()
-        });
+        let broker = self
+            .brokers
+            .entry(from.name.clone())
+            .or_insert_with(|| BrokerData {
+                broker_name: from.name.clone(),
+                ..BrokerData::default()
+            });
         if broker.cluster != from.cluster {
             if let Some(names) = self.clusters.get_mut(&broker.cluster) {
                 names.remove(&from.name);
@@ -201,21 +235,33 @@ impl Table {
                     self.clusters.remove(&broker.cluster);
                 }
             }
-            let moved = Member { cluster: broker.cluster.clone(), addr: from.addr.clone() };
+            let moved = Member {
+                cluster: broker.cluster.clone(),
+                addr: from.addr.clone(),
+            };
             self.live.remove(&moved);
             broker.cluster.clone_from(&from.cluster);
         }
-        self.clusters.entry(from.cluster.clone()).or_default().insert(from.name.clone());
+        self.clusters
+            .entry(from.cluster.clone())
+            .or_default()
+            .insert(from.name.clone());
         broker.enable_acting_master = from.acting_master.unwrap_or(false);
         broker.zone_name.clone_from(&from.zone);
-        broker.broker_addrs.retain(|id, addr| *id == from.id || *addr != from.addr);
+        broker
+            .broker_addrs
+            .retain(|id, addr| *id == from.id || *addr != from.addr);
         broker.broker_addrs.insert(from.id, from.addr.clone());
     }
 
     fn take_topics(&mut self, from: &Registration) {
         let acting = from.id != MASTER && from.acting_master == Some(true);
         for (topic, config) in &from.topics {
-            let perm = if acting { config.perm & !PERM_WRITE } else { config.perm };
+            let perm = if acting {
+                config.perm & !PERM_WRITE
+            } else {
+                config.perm
+            };
             let queues = QueueData {
                 broker_name: from.name.clone(),
                 perm,
@@ -223,7 +269,10 @@ impl Table {
                 topic_sys_flag: config.topic_sys_flag,
                 write_queue_nums: config.write_queue_nums,
             };
-            self.topics.entry(topic.clone()).or_default().insert(from.name.clone(), queues);
+            self.topics
+                .entry(topic.clone())
+                .or_default()
+                .insert(from.name.clone(), queues);
         }
         if from.whole {
             self.topics.retain(|topic, brokers| {
@@ -236,15 +285,28 @@ impl Table {
     }
 
     fn master_for(&self, from: &Registration) -> Registered {
-        let master = self.brokers.get(&from.name).and_then(|broker| broker.broker_addrs.get(&MASTER));
-        let Some(master) = master.filter(|_| from.id != MASTER) else { return Registered::default() };
-        let member = Member { cluster: from.cluster.clone(), addr: master.clone() };
+        let master = self
+            .brokers
+            .get(&from.name)
+            .and_then(|broker| broker.broker_addrs.get(&MASTER));
+        let Some(master) = master.filter(|_| from.id != MASTER) else {
+            return Registered::default();
+        };
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: master.clone(),
+        };
         let ha_addr = self.live.get(&member).map(|live| live.ha_addr.clone());
-        Registered { ha_addr, master_addr: Some(master.clone()) }
+        Registered {
+            ha_addr,
+            master_addr: Some(master.clone()),
+        }
     }
 
     fn changed(&self, member: &Member, version: &DataVersion) -> bool {
-        self.live.get(member).is_none_or(|live| live.version != *version)
+        self.live
+            .get(member)
+            .is_none_or(|live| live.version != *version)
     }
 
     /// Whether a broker's version differs from what is known, and what is known. The broker counts as
@@ -255,7 +317,9 @@ impl Table {
         version: &DataVersion,
         now: Instant,
     ) -> (bool, Option<DataVersion>) {
-        let Some(live) = self.live.get_mut(member) else { return (true, None) };
+        let Some(live) = self.live.get_mut(member) else {
+            return (true, None);
+        };
         let changed = live.version != *version;
         if !changed {
             live.seen = now;
@@ -273,7 +337,9 @@ impl Table {
     /// A broker says that it goes, or has gone.
     pub fn unregister(&mut self, member: &Member, name: &str) {
         self.live.remove(member);
-        let Entry::Occupied(mut entry) = self.brokers.entry(name.to_owned()) else { return };
+        let Entry::Occupied(mut entry) = self.brokers.entry(name.to_owned()) else {
+            return;
+        };
         let broker = entry.get_mut();
         broker.broker_addrs.retain(|_, addr| *addr != member.addr);
         if !broker.broker_addrs.is_empty() {
@@ -327,14 +393,23 @@ impl Table {
     #[must_use]
     pub fn route(&self, topic: &str) -> Option<TopicRouteData> {
         let queues = self.topics.get(topic)?;
-        let with_broker = queues.iter().filter(|(name, _)| self.brokers.contains_key(*name));
+        let with_broker = queues
+            .iter()
+            .filter(|(name, _)| self.brokers.contains_key(*name));
         let queue_datas: Vec<QueueData> = with_broker.map(|(_, queues)| queues.clone()).collect();
-        let broker_datas: Vec<BrokerData> =
-            queue_datas.iter().filter_map(|queues| self.brokers.get(&queues.broker_name)).cloned().collect();
+        let broker_datas: Vec<BrokerData> = queue_datas
+            .iter()
+            .filter_map(|queues| self.brokers.get(&queues.broker_name))
+            .cloned()
+            .collect();
         if broker_datas.is_empty() {
             return None;
         }
-        Some(TopicRouteData { broker_datas, queue_datas, ..TopicRouteData::default() })
+        Some(TopicRouteData {
+            broker_datas,
+            queue_datas,
+            ..TopicRouteData::default()
+        })
     }
 
     /// All brokers and clusters.
@@ -349,9 +424,14 @@ impl Table {
     /// The members of one broker.
     #[must_use]
     pub fn members(&self, cluster: &str, name: &str) -> BrokerMembers {
-        let broker = self.brokers.get(name).filter(|broker| broker.cluster == cluster);
+        let broker = self
+            .brokers
+            .get(name)
+            .filter(|broker| broker.cluster == cluster);
         BrokerMembers {
-            broker_addrs: broker.map(|broker| broker.broker_addrs.clone()).unwrap_or_default(),
+            broker_addrs: broker
+                .map(|broker| broker.broker_addrs.clone())
+                .unwrap_or_default(),
             broker_name: name.to_owned(),
             cluster: cluster.to_owned(),
         }
@@ -359,7 +439,9 @@ impl Table {
 
     /// What brokers say of themselves beyond RocketMQ: name, id, address and their extra texts.
     pub fn extras(&self) -> impl Iterator<Item = (&str, i64, &str, &BTreeMap<String, String>)> {
-        self.live.iter().map(|(member, live)| (&live.name[..], live.id, &member.addr[..], &live.extra))
+        self.live
+            .iter()
+            .map(|(member, live)| (&live.name[..], live.id, &member.addr[..], &live.extra))
     }
 
     /// Names of all topics.
@@ -386,7 +468,10 @@ impl Table {
         self.topics
             .iter()
             .filter(move |(_, brokers)| {
-                let flag = brokers.values().next().map_or(0, |queues| queues.topic_sys_flag);
+                let flag = brokers
+                    .values()
+                    .next()
+                    .map_or(0, |queues| queues.topic_sys_flag);
                 has(flag, UNIT, unit) && has(flag, UNIT_SUB, sub)
             })
             .map(|(topic, _)| topic.as_str())
@@ -418,9 +503,15 @@ impl Table {
         bounds: Bounds,
     ) -> Result<(), RouteError> {
         if !self.topics.contains_key(topic) && self.topics.len() >= bounds.topics_max {
-            return Err(RouteError::TooMany { what: "topics", key: "topics_max" });
+            return Err(RouteError::TooMany {
+                what: "topics",
+                key: "topics_max",
+            });
         }
-        for queues in queues.into_iter().filter(|queues| self.brokers.contains_key(&queues.broker_name)) {
+        for queues in queues
+            .into_iter()
+            .filter(|queues| self.brokers.contains_key(&queues.broker_name))
+        {
             let brokers = self.topics.entry(topic.to_owned()).or_default();
             brokers.insert(queues.broker_name.clone(), queues);
         }
@@ -440,7 +531,11 @@ impl Table {
 
     fn each_queue_of(&mut self, name: &str, change: impl Fn(&mut QueueData)) -> i32 {
         let mut count = 0;
-        for queues in self.topics.values_mut().filter_map(|brokers| brokers.get_mut(name)) {
+        for queues in self
+            .topics
+            .values_mut()
+            .filter_map(|brokers| brokers.get_mut(name))
+        {
             change(queues);
             count += 1;
         }

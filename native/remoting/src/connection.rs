@@ -24,7 +24,10 @@ use tokio::time::{Instant, Sleep};
 /// A boxed future of an answer that comes later; `None` answers nothing.
 pub type LaterFuture = Pin<Box<dyn Future<Output = Option<Command>> + Send>>;
 
-#[expect(clippy::large_enum_variant, reason = "a reply moves once, from handler to buffer; boxing it would allocate per request")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a reply moves once, from handler to buffer; boxing it would allocate per request"
+)]
 /// What a handler makes of a request.
 pub enum Outcome {
     /// The answer.
@@ -175,7 +178,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             stop,
             quiet_since: Instant::now(),
             stalled_since: None,
-            registered: Registered { handler, peer, channel },
+            registered: Registered {
+                handler,
+                peer,
+                channel,
+            },
         }
     }
 
@@ -217,6 +224,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             if let Err(end) = self.handle_all().await {
                 return end;
             }
+            self.watch_output(&mut alarm);
             let unsent = self.output.len();
             let may_take = unsent < self.limits.unsent_bytes_max;
             let may_read = may_take && self.waiting.len() < self.limits.waiting_max;
@@ -243,7 +251,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 }
             }
             self.collect();
-            self.watch_output(&mut alarm);
         }
     }
 
@@ -274,7 +281,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     }
 
     async fn handle(&mut self, command: Command) {
-        let Registered { handler, peer, channel } = &self.registered;
+        let Registered {
+            handler,
+            peer,
+            channel,
+        } = &self.registered;
         channel.saw(command.encoding);
         if command.is_response() {
             let opaque = command.opaque;
@@ -298,7 +309,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         self.soon += usize::from(soon);
         self.waiting.spawn(async move {
             let command = answer.await;
-            Answer { command: command.filter(|_| !oneway), soon }
+            Answer {
+                command: command.filter(|_| !oneway),
+                soon,
+            }
         });
     }
 
@@ -407,7 +421,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         } else {
             due = due.min(release);
         }
-        alarm.as_mut().reset(stall.map_or(due, |stall| stall.min(due)));
+        alarm
+            .as_mut()
+            .reset(stall.map_or(due, |stall| stall.min(due)));
         None
     }
 
@@ -451,7 +467,11 @@ async fn moved<T: AsyncRead + AsyncWrite + Unpin>(
         {
             return Poll::Ready(written.map(Moved::Wrote));
         }
-        if may_read { poll_read(stream, input, step, cx) } else { Poll::Pending }
+        if may_read {
+            poll_read(stream, input, step, cx)
+        } else {
+            Poll::Pending
+        }
     })
     .await
 }
@@ -474,5 +494,8 @@ fn poll_read<T: AsyncRead + Unpin>(
     }
     input.reserve(step);
     let read = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, input)).poll(cx);
-    std::task::ready!(read).map_or_else(|error| Poll::Ready(Err(error)), |bytes| Poll::Ready(Ok(Moved::Read(bytes))))
+    std::task::ready!(read).map_or_else(
+        |error| Poll::Ready(Err(error)),
+        |bytes| Poll::Ready(Ok(Moved::Read(bytes))),
+    )
 }

@@ -29,7 +29,10 @@ type Result<T> = std::result::Result<T, FrameError>;
 
 impl<'a> Scanner<'a> {
     fn wrong<T>(&self, reason: &'static str) -> Result<T> {
-        Err(FrameError::Header { reason, at: self.at })
+        Err(FrameError::Header {
+            reason,
+            at: self.at,
+        })
     }
 
     /// The next byte that is not white space, not taken.
@@ -93,7 +96,11 @@ impl<'a> Scanner<'a> {
         }
         let end = self.at;
         self.at += 1;
-        Ok(Quoted { start, end, escaped })
+        Ok(Quoted {
+            start,
+            end,
+            escaped,
+        })
     }
 
     /// A number, boolean or null: everything up to the next mark.
@@ -101,7 +108,10 @@ impl<'a> Scanner<'a> {
         self.peek()?;
         let start = self.at;
         while let Some(byte) = self.bytes.get(self.at) {
-            if matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'[') {
+            if matches!(
+                byte,
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'['
+            ) {
                 break;
             }
             self.at += 1;
@@ -205,7 +215,11 @@ impl<'a> Scanner<'a> {
 
     fn fields(&mut self, fields: &mut Fields) -> Result<()> {
         if self.peek()? != b'{' {
-            return if self.bare()? == "null" { Ok(()) } else { self.wrong("extFields is no object") };
+            return if self.bare()? == "null" {
+                Ok(())
+            } else {
+                self.wrong("extFields is no object")
+            };
         }
         if self.open_empty(b'}')? {
             return Ok(());
@@ -264,7 +278,9 @@ fn unicode(raw: &[u8], at: &mut usize) -> char {
             Some(sum << 4 | char::from(*digit).to_digit(16)?)
         })
     };
-    let Some(first) = hex(*at) else { return char::REPLACEMENT_CHARACTER };
+    let Some(first) = hex(*at) else {
+        return char::REPLACEMENT_CHARACTER;
+    };
     *at += 4;
     if (0xD800..0xDC00).contains(&first)
         && raw.get(*at..*at + 2) == Some(b"\\u")
@@ -279,10 +295,19 @@ fn unicode(raw: &[u8], at: &mut usize) -> char {
 
 pub(super) fn decode(header: Bytes) -> Result<Command> {
     if std::str::from_utf8(&header).is_err() {
-        return Err(FrameError::Header { reason: "not UTF-8", at: 0 });
+        return Err(FrameError::Header {
+            reason: "not UTF-8",
+            at: 0,
+        });
     }
-    let mut command = Command { fields: Fields::over(header.clone()), ..Command::default() };
-    let mut scanner = Scanner { bytes: &header, at: 0 };
+    let mut command = Command {
+        fields: Fields::over(header.clone()),
+        ..Command::default()
+    };
+    let mut scanner = Scanner {
+        bytes: &header,
+        at: 0,
+    };
     let mut has_code = false;
     if scanner.peek()? != b'{' {
         return scanner.wrong("not a JSON object");
@@ -322,7 +347,8 @@ pub(super) fn decode(header: Bytes) -> Result<Command> {
 /// By name as all clients send it, or by number.
 fn language(text: Option<&str>) -> Language {
     let text = text.unwrap_or_default();
-    text.parse().map_or_else(|_| Language::from_name(text), Language::from_number)
+    text.parse()
+        .map_or_else(|_| Language::from_name(text), Language::from_number)
 }
 
 /// Keys in alphabetical order, as fastjson writes them; field values always as strings (C++ ignores
@@ -353,7 +379,11 @@ pub(super) fn encode(command: &Command, out: &mut BytesMut) {
         quote(remark, out);
     }
     let mut writer = out.writer();
-    let _ = write!(writer, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}", command.version);
+    let _ = write!(
+        writer,
+        ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}",
+        command.version
+    );
 }
 
 fn quote(text: &str, out: &mut BytesMut) {

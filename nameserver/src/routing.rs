@@ -1,91 +1,23 @@
 //! The pure table: brokers, topics, liveness. Time is passed in; what falls out is returned. The rules
 //! are those of RocketMQ's `RouteInfoManager`.
 
+mod registration;
+#[cfg(test)]
+mod tests;
+mod views;
+
+pub use registration::{Bounds, Fallen, Member, Registered, Registration};
+
 use crate::error::RouteError;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use twinmq_remoting::bodies::DataVersion;
-use twinmq_remoting::bodies::cluster::{BrokerMembers, ClusterInfo};
-use twinmq_remoting::bodies::route::{BrokerData, QueueData, TopicRouteData};
-use twinmq_remoting::bodies::topic::{PERM_READ, PERM_WRITE, TopicConfig};
+use twinmq_remoting::bodies::route::{BrokerData, QueueData};
+use twinmq_remoting::bodies::topic::{PERM_READ, PERM_WRITE};
 
 /// The master's broker id.
 const MASTER: i64 = 0;
-/// `topicSysFlag`: the topic belongs to a unit.
-const UNIT: i32 = 1;
-/// `topicSysFlag`: its subscriptions do.
-const UNIT_SUB: i32 = 2;
-
-/// What names one member of a broker: its cluster and address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Member {
-    /// The cluster.
-    pub cluster: String,
-    /// `host:port`.
-    pub addr: String,
-}
-
-/// A registration.
-#[derive(Clone, Debug, Default)]
-pub struct Registration {
-    /// The cluster.
-    pub cluster: String,
-    /// The broker's name.
-    pub name: String,
-    /// Its address, `host:port`.
-    pub addr: String,
-    /// 0 is the master.
-    pub id: i64,
-    /// Where its replicas reach it.
-    pub ha_addr: String,
-    /// Its own limit of silence.
-    pub silence_max: Option<Duration>,
-    /// Whether a replica may stand in for the master; `None` from brokers that do not know of it.
-    pub acting_master: Option<bool>,
-    /// Its zone.
-    pub zone: Option<String>,
-    /// The version of its topics.
-    pub version: DataVersion,
-    /// Its topics, all or those that changed.
-    pub topics: BTreeMap<String, TopicConfig>,
-    /// Whether these are all its topics, so that others of its are gone. Only TwinMQ brokers say so.
-    pub whole: bool,
-    /// What only TwinMQ brokers say of themselves: Kafka listeners, node id, rack.
-    pub extra: BTreeMap<String, String>,
-    /// The connection it came over; its end is the broker's end.
-    pub channel: Option<u64>,
-}
-
-/// What a registered broker is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registered {
-    /// The master's address for replicas; to a replica only.
-    pub ha_addr: Option<String>,
-    /// The master's address; to a replica only.
-    pub master_addr: Option<String>,
-}
-
-/// Limits of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Broker names at most.
-    pub brokers_max: usize,
-    /// Topics at most.
-    pub topics_max: usize,
-}
-
-/// A member that was dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fallen {
-    /// Which.
-    pub member: Member,
-    /// The broker's name.
-    pub name: String,
-    /// Its connection.
-    pub channel: Option<u64>,
-}
-
 #[derive(Clone, Debug)]
 struct Live {
     name: String,
@@ -389,94 +321,6 @@ impl Table {
         fallen
     }
 
-    /// Where a topic is; `None` when nobody has it.
-    #[must_use]
-    pub fn route(&self, topic: &str) -> Option<TopicRouteData> {
-        let queues = self.topics.get(topic)?;
-        let with_broker = queues
-            .iter()
-            .filter(|(name, _)| self.brokers.contains_key(*name));
-        let queue_datas: Vec<QueueData> = with_broker.map(|(_, queues)| queues.clone()).collect();
-        let broker_datas: Vec<BrokerData> = queue_datas
-            .iter()
-            .filter_map(|queues| self.brokers.get(&queues.broker_name))
-            .cloned()
-            .collect();
-        if broker_datas.is_empty() {
-            return None;
-        }
-        Some(TopicRouteData {
-            broker_datas,
-            queue_datas,
-            ..TopicRouteData::default()
-        })
-    }
-
-    /// All brokers and clusters.
-    #[must_use]
-    pub fn clusters(&self) -> ClusterInfo {
-        ClusterInfo {
-            broker_addr_table: self.brokers.clone(),
-            cluster_addr_table: self.clusters.clone(),
-        }
-    }
-
-    /// The members of one broker.
-    #[must_use]
-    pub fn members(&self, cluster: &str, name: &str) -> BrokerMembers {
-        let broker = self
-            .brokers
-            .get(name)
-            .filter(|broker| broker.cluster == cluster);
-        BrokerMembers {
-            broker_addrs: broker
-                .map(|broker| broker.broker_addrs.clone())
-                .unwrap_or_default(),
-            broker_name: name.to_owned(),
-            cluster: cluster.to_owned(),
-        }
-    }
-
-    /// What brokers say of themselves beyond RocketMQ: name, id, address and their extra texts.
-    pub fn extras(&self) -> impl Iterator<Item = (&str, i64, &str, &BTreeMap<String, String>)> {
-        self.live
-            .iter()
-            .map(|(member, live)| (&live.name[..], live.id, &member.addr[..], &live.extra))
-    }
-
-    /// Names of all topics.
-    pub fn topics(&self) -> impl Iterator<Item = &str> {
-        self.topics.keys().map(String::as_str)
-    }
-
-    /// Names of the topics that a broker of the cluster has.
-    pub fn topics_of(&self, cluster: &str) -> impl Iterator<Item = &str> {
-        let names = self.clusters.get(cluster);
-        self.topics
-            .iter()
-            .filter(move |(_, brokers)| {
-                names.is_some_and(|names| brokers.keys().any(|name| names.contains(name)))
-            })
-            .map(|(topic, _)| topic.as_str())
-    }
-
-    /// Names of unit topics: by whether they are, and whether their subscriptions are; `None`: either.
-    pub fn unit_topics(&self, unit: Option<bool>, sub: Option<bool>) -> impl Iterator<Item = &str> {
-        let has = |flag: i32, bit: i32, wanted: Option<bool>| {
-            wanted.is_none_or(|wanted| (flag & bit != 0) == wanted)
-        };
-        self.topics
-            .iter()
-            .filter(move |(_, brokers)| {
-                let flag = brokers
-                    .values()
-                    .next()
-                    .map_or(0, |queues| queues.topic_sys_flag);
-                has(flag, UNIT, unit) && has(flag, UNIT_SUB, sub)
-            })
-            .map(|(topic, _)| topic.as_str())
-    }
-
     /// Removes a topic, everywhere or from one cluster's brokers.
     pub fn delete_topic(&mut self, topic: &str, cluster: Option<&str>) {
         let Some(cluster) = cluster.filter(|cluster| !cluster.is_empty()) else {
@@ -541,19 +385,4 @@ impl Table {
         }
         count
     }
-
-    /// How many broker names are in.
-    #[must_use]
-    pub fn broker_count(&self) -> usize {
-        self.brokers.len()
-    }
-
-    /// How many topics somebody has.
-    #[must_use]
-    pub fn topic_count(&self) -> usize {
-        self.topics.len()
-    }
 }
-
-#[cfg(test)]
-mod tests;

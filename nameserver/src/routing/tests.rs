@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use twinmq_remoting::bodies::topic::TopicConfig;
 
 const BOUNDS: Bounds = Bounds {
     brokers_max: 10,

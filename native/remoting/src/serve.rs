@@ -1,7 +1,7 @@
 //! Accepts connections up to a cap, runs each in its own task, drains them all at the end.
 
-use crate::connection::{Connection, Serve, stopped};
-use crate::{Channel, Limits, ListenerMetrics};
+use crate::connection::{Connection, stopped};
+use crate::{Channel, Limits, ListenerMetrics, Serve};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;

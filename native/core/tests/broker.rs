@@ -13,8 +13,12 @@ use twinmq_core::produce::{BatchIn, MessageIn, ProduceError};
 use twinmq_core::retry::SendBack;
 use twinmq_core::{Core, CoreConfig};
 use twinmq_records::batch::{self, Writer};
+use twinmq_records::compression::Codec;
 use twinmq_records::message::{self, MessageView};
-use twinmq_store::{Address, QueueOffset, Store, StoreConfig, StoreMetrics, Timestamp, WallClock};
+use twinmq_store::{
+    Address, Draft, Flags, Kind, Producer, QueueOffset, Store, StoreConfig, StoreMetrics,
+    Timestamp, WallClock,
+};
 
 fn store(dir: &Path) -> Store {
     let config = StoreConfig {
@@ -800,5 +804,189 @@ async fn lag_is_told_in_records_and_seconds() {
         assert!(text.contains(line), "{line} in {text}");
     }
     assert!(text.contains("twinmq_core_group_lag_seconds{group=\"g\",topic=\"t\"} "));
+    node.close().await;
+}
+
+fn transactional(producer: i64, sequence: i32, value: &str) -> Bytes {
+    let mut writer = Writer::new(0, -1).producer(producer, 0, sequence, true);
+    writer
+        .push(-1, Some(b"k"), Some(value.as_bytes()), &[])
+        .expect("fits");
+    writer.finish()
+}
+
+/// What the Kafka front will do at a transaction's end.
+async fn end(node: &Node, topic: &Topic, producer: u64, commit: bool) {
+    let id = i64::try_from(producer).expect("small");
+    let payload = batch::control_batch(commit, id, 0, 0, 1);
+    let marker = if commit {
+        Flags::COMMIT_MARKER
+    } else {
+        Flags::ABORT_MARKER
+    };
+    let draft = Draft {
+        kind: Kind::Batch,
+        flags: Flags::TRANSACTIONAL.with(marker),
+        queue: topic.queues[0],
+        span: 1,
+        record_time: Timestamp(1),
+        tag_hash: 0,
+        producer: Some(Producer {
+            id: producer,
+            epoch: 0,
+            first_sequence: -1,
+        }),
+        head: 21,
+        payload_sum: u32::from_be_bytes(payload[17..21].try_into().expect("four")),
+        places: Default::default(),
+        payload,
+    };
+    node.store.append(&[draft]).await.expect("stores");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn native_readers_see_neither_pending_nor_aborted_records() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    node.produce(&topic, 0, batch_of(&[("k", "plain", &[])]))
+        .await
+        .expect("stores");
+    node.produce(&topic, 0, transactional(7, 0, "aborted"))
+        .await
+        .expect("stores");
+    node.produce(&topic, 0, transactional(8, 0, "committed"))
+        .await
+        .expect("stores");
+    let pulled = node.pull(&topic, 0, 0, &Filter::All).await;
+    assert_eq!(seen(&pulled), [(0, "plain".to_owned())]);
+    assert_eq!(
+        (pulled.next.0, pulled.end.0),
+        (1, 1),
+        "the end is the last stable offset"
+    );
+    assert_eq!(node.core.consuming.ends(&topic, 0, true).end.0, 1);
+    assert_eq!(node.core.consuming.ends(&topic, 0, false).end.0, 3);
+    end(&node, &topic, 7, false).await;
+    end(&node, &topic, 8, true).await;
+    let pulled = node.pull(&topic, 0, 0, &Filter::All).await;
+    let want = [(0, "plain".to_owned()), (2, "committed".to_owned())];
+    assert_eq!(seen(&pulled), want);
+    assert_eq!((pulled.next.0, pulled.end.0), (5, 5), "past the markers");
+    let from = QueueOffset(0);
+    let read = node
+        .core
+        .consuming
+        .batches(&topic, 0, from, 1 << 20, true, true);
+    let fetched = read.await.expect("reads");
+    let aborted: Vec<_> = fetched
+        .aborted
+        .iter()
+        .map(|a| (a.producer, a.first.0))
+        .collect();
+    assert_eq!(aborted, [(7, 1)]);
+    assert_eq!(fetched.next.0, 5);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_that_unpacks_to_much_is_opened_in_pieces() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    let mut writer = Writer::new(0, -1);
+    let value = vec![b'x'; 1 << 20];
+    for _ in 0..20 {
+        writer.push(-1, None, Some(&value), &[]).expect("fits");
+    }
+    let batch = writer.finish_compressed(Codec::Zstd).expect("packs");
+    node.produce(&topic, 0, batch).await.expect("stores");
+    let mut next = QueueOffset(0);
+    let mut offsets = Vec::new();
+    let mut addresses = Vec::new();
+    while next.0 < 20 {
+        let read = node
+            .core
+            .consuming
+            .messages(&topic, 0, next, 32, 3 << 20, &Filter::All);
+        let read = read.await.expect("reads");
+        assert!(read.next > next && read.count <= 3);
+        next = read.next;
+        for view in read.chunks.iter().flat_map(|chunk| message::iter(chunk)) {
+            let view = view.expect("sound");
+            assert_eq!(view.body.len(), 1 << 20);
+            offsets.push(view.queue_offset);
+            addresses.push(view.physic_offset);
+        }
+    }
+    assert_eq!(offsets, (0..20).collect::<Vec<_>>());
+    let last = Address(u64::try_from(addresses[19]).expect("positive"));
+    let alone = node.core.consuming.message_at(last).await.expect("reads");
+    assert_eq!(MessageView::parse(&alone).expect("sound").queue_offset, 19);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sync_topic_tells_what_to_wait_for_and_shows_only_what_is_on_disk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let mut sync = new("t", Origin::Native, 1);
+    sync.settings
+        .insert("flush.messages".to_owned(), "1".to_owned());
+    let topic = node.core.catalog.create(sync).await.expect("creates");
+    let mut watch = node.core.consuming.watch(&[(&topic, 0)], true);
+    let sent = node
+        .core
+        .producing
+        .messages(&topic, 0, &[text("m", &[])])
+        .await
+        .expect("stores");
+    let wait = sent[0].wait.expect("something to wait for");
+    node.core.producing.synced(wait).await.expect("syncs");
+    assert!(node.store.progress().synced >= wait);
+    assert_eq!(node.pull(&topic, 0, 0, &Filter::All).await.count, 1);
+    let told = tokio::time::timeout(Duration::from_secs(2), watch.changed()).await;
+    told.expect("the reader is woken");
+    assert!(node.core.consuming.is_hot(&topic, 0, QueueOffset(0)));
+    let plain = node.topic("u", Origin::Native, 1).await;
+    let sent = node
+        .core
+        .producing
+        .messages(&plain, 0, &[text("m", &[])])
+        .await
+        .expect("stores");
+    assert_eq!(sent[0].wait, None);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commits_of_many_groups_at_once_all_survive() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 4).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for group in 0..100 {
+        let (offsets, topic) = (Arc::clone(&node.core.offsets), Arc::clone(&topic));
+        tasks.spawn(async move {
+            let group = format!("g{group}");
+            for offset in 0..20 {
+                let entries = [(Arc::clone(&topic), 0, committed(offset))];
+                offsets.commit(&group, &entries).await.expect("commits");
+                offsets.commit_later(&group, &topic, 1, offset);
+            }
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.expect("no panic");
+    }
+    // The lingering ones are written within 20 ms of the last.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    node.vanish().await;
+    let node = Node::open(dir.path()).await;
+    for group in 0..100 {
+        let all = node.core.offsets.of_group(&format!("g{group}"));
+        let all: Vec<_> = all.iter().map(|(_, queue, c)| (*queue, c.offset)).collect();
+        assert_eq!(all, [(0, 19), (1, 19)], "g{group}");
+    }
     node.close().await;
 }

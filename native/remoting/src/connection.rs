@@ -24,6 +24,7 @@ use tokio::time::{Instant, Sleep};
 /// A boxed future of an answer that comes later; `None` answers nothing.
 pub type LaterFuture = Pin<Box<dyn Future<Output = Option<Command>> + Send>>;
 
+#[expect(clippy::large_enum_variant, reason = "a reply moves once, from handler to buffer; boxing it would allocate per request")]
 /// What a handler makes of a request.
 pub enum Outcome {
     /// The answer.

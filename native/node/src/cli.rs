@@ -5,7 +5,12 @@ use std::path::PathBuf;
 
 /// One message broker for Kafka and RocketMQ clients, over one log.
 #[derive(Debug, Parser)]
-#[command(name = "twinmq", version, about, args_conflicts_with_subcommands = true)]
+#[command(
+    name = "twinmq",
+    version,
+    about,
+    args_conflicts_with_subcommands = true
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -19,6 +24,8 @@ pub(crate) enum Command {
     Server(Settings),
     /// The name server alone.
     Nameserver(Settings),
+    /// Prints the effective configuration as TOML and ends.
+    Config(Settings),
     /// Looks at a stopped broker's log.
     Store {
         #[command(subcommand)]
@@ -66,7 +73,10 @@ pub(crate) struct Settings {
 impl Settings {
     /// All `key=value` that the flags name.
     pub(crate) fn overrides(&self) -> Vec<String> {
-        let dir = self.data_dir.as_ref().map(|dir| format!("data_dir={}", dir.display()));
+        let dir = self
+            .data_dir
+            .as_ref()
+            .map(|dir| format!("data_dir={}", dir.display()));
         self.set.iter().cloned().chain(dir).collect()
     }
 }

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Some(Command::Store { command }) => offline::run(&command),
+        Some(Command::Config(settings)) => print_config(&settings),
         Some(Command::Nameserver(settings)) => serve(&settings, Role::Nameserver),
         Some(Command::Server(settings)) => serve(&settings, Role::All),
         None => serve(&arguments.settings, Role::All),
@@ -35,11 +36,25 @@ fn main() -> ExitCode {
     }
 }
 
+fn load(settings: &cli::Settings) -> Result<NodeConfig, StartError> {
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    NodeConfig::load(
+        settings.config.as_deref(),
+        environment,
+        &settings.overrides(),
+    )
+}
+
+fn print_config(settings: &cli::Settings) -> Result<ExitCode, StartError> {
+    let text =
+        toml::to_string(&load(settings)?).map_err(|error| StartError::new("config", &error))?;
+    print!("{text}");
+    Ok(ExitCode::SUCCESS)
+}
+
 fn serve(settings: &cli::Settings, role: Role) -> Result<ExitCode, StartError> {
-    let environment = std::env::vars_os().filter_map(|(name, value)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    });
-    let config = NodeConfig::load(settings.config.as_deref(), environment, &settings.overrides())?;
+    let config = load(settings)?;
     logging::start(&config.log)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if config.worker_threads > 0 {
@@ -54,7 +69,10 @@ fn serve(settings: &cli::Settings, role: Role) -> Result<ExitCode, StartError> {
         let node = Node::start(config, role).await?;
         println!("{}", node.banner());
         let signal = ended().await?;
-        tracing::info!(signal, "stopping: no new clients, requests under way are finished");
+        tracing::info!(
+            signal,
+            "stopping: no new clients, requests under way are finished"
+        );
         node.stop().await;
         tracing::info!("stopped");
         Ok(ExitCode::SUCCESS)

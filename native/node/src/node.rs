@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use twinmq_core::Core;
-use twinmq_core::metrics::CoreMetrics;
+use twinmq_core::CoreMetrics;
 use twinmq_kafka::{Bound, Kafka, KafkaMetrics};
 use twinmq_metrics::{Endpoint, Readiness, Registry, StageMetrics};
 use twinmq_nameserver::{Nameserver, NameserverMetrics};
@@ -83,7 +83,10 @@ impl Node {
         let broker = match ports.native {
             Some(listeners) => {
                 if config.native.name_servers.is_empty() {
-                    config.native.name_servers.push(reachable(nameserver.addr()).to_string());
+                    config
+                        .native
+                        .name_servers
+                        .push(reachable(nameserver.addr()).to_string());
                 }
                 let broker =
                     Broker::start(&config, &registry, remoting, listeners, ports.kafka).await?;
@@ -106,15 +109,25 @@ impl Node {
     pub(crate) fn banner(&self) -> String {
         let mut lines = vec![format!("TwinMQ {}", env!("CARGO_PKG_VERSION"))];
         if let Some(broker) = &self.broker {
-            for (address, listener) in broker.kafka_addresses.iter().zip(&self.config.kafka.listeners) {
-                let told = listener.advertised.clone().unwrap_or_else(|| "the address they connect to".to_owned());
+            for (address, listener) in broker
+                .kafka_addresses
+                .iter()
+                .zip(&self.config.kafka.listeners)
+            {
+                let told = listener
+                    .advertised
+                    .clone()
+                    .unwrap_or_else(|| "the address they connect to".to_owned());
                 lines.push(format!(
                     "  Kafka     bootstrap.servers={}; clients are then told {told}",
                     reachable(*address)
                 ));
             }
         }
-        lines.push(format!("  RocketMQ  namesrvAddr={}", reachable(self.nameserver.addr())));
+        lines.push(format!(
+            "  RocketMQ  namesrvAddr={}",
+            reachable(self.nameserver.addr())
+        ));
         if let Some(broker) = &self.broker {
             let address = broker.native.advertised();
             let note = if address.ip().is_loopback() {
@@ -122,7 +135,9 @@ impl Node {
             } else {
                 ""
             };
-            lines.push(format!("            clients are then told the broker is at {address}{note}"));
+            lines.push(format!(
+                "            clients are then told the broker is at {address}{note}"
+            ));
         }
         lines.push(format!(
             "  HTTP      http://{}/metrics /healthz /readyz",
@@ -136,7 +151,10 @@ impl Node {
                 ),
                 Flush::Sync => "acknowledged = on disk".to_owned(),
             };
-            lines.push(format!("  data      {} ({flush})", self.config.data_dir.display()));
+            lines.push(format!(
+                "  data      {} ({flush})",
+                self.config.data_dir.display()
+            ));
         }
         lines.join("\n")
     }
@@ -173,17 +191,21 @@ impl Broker {
         let clock: Arc<dyn Clock> = Arc::new(WallClock);
         let (dir, settings) = (config.data_dir.clone(), config.store.clone());
         let store_clock = Arc::clone(&clock);
-        let opening =
-            move || Store::open(&dir.join("store"), settings, store_clock, store_metrics);
+        let opening = move || Store::open(&dir.join("store"), settings, store_clock, store_metrics);
         let store = tokio::task::spawn_blocking(opening)
             .await
             .map_err(|error| StartError::new("store", &error))?
             .map_err(|error| StartError::new("store", &error))?;
         let mut core_config = config.broker.clone();
         core_config.flush_sync = config.store.flush == Flush::Sync;
-        let core = Core::open_with(store.clone(), core_config.clone(), core_metrics, Arc::clone(&clock))
-            .await
-            .map_err(|error| StartError::new("broker", &error))?;
+        let core = Core::open_with(
+            store.clone(),
+            core_config.clone(),
+            core_metrics,
+            Arc::clone(&clock),
+        )
+        .await
+        .map_err(|error| StartError::new("broker", &error))?;
         let native = Native::start(
             twinmq_native::Parts {
                 core: core.clone(),
@@ -231,7 +253,12 @@ async fn bind(config: &NodeConfig, role: Role) -> Result<Ports, StartError> {
     let nameserver = listener("nameserver.listen", &config.nameserver.listen).await?;
     let http = listener("http.listen", &config.http.listen.to_string()).await?;
     if role == Role::Nameserver {
-        return Ok(Ports { nameserver, native: None, kafka: Vec::new(), http });
+        return Ok(Ports {
+            nameserver,
+            native: None,
+            kafka: Vec::new(),
+            http,
+        });
     }
     let main = listener("native.listen", &config.native.listen.to_string()).await?;
     let vip = if config.native.vip {
@@ -239,13 +266,24 @@ async fn bind(config: &NodeConfig, role: Role) -> Result<Ports, StartError> {
             .local_addr()
             .map_err(|error| StartError::new("native.listen", &error))?;
         address.set_port(address.port().saturating_sub(2));
-        Some(listener("native.listen, VIP port (native.vip = false does without)", &address.to_string()).await?)
+        Some(
+            listener(
+                "native.listen, VIP port (native.vip = false does without)",
+                &address.to_string(),
+            )
+            .await?,
+        )
     } else {
         None
     };
     let kafka =
         twinmq_kafka::bind(&config.kafka).map_err(|error| StartError::new("kafka", &error))?;
-    Ok(Ports { nameserver, native: Some(Listeners { main, vip }), kafka, http })
+    Ok(Ports {
+        nameserver,
+        native: Some(Listeners { main, vip }),
+        kafka,
+        http,
+    })
 }
 
 async fn listener(key: &str, address: &str) -> Result<TcpListener, StartError> {
@@ -273,6 +311,8 @@ async fn registered(nameserver: &Nameserver, servers: &[String]) {
         }
     };
     if tokio::time::timeout(REGISTRATION, known).await.is_err() {
-        tracing::warn!("the own name server does not know the broker yet; RocketMQ clients find no route until it does");
+        tracing::warn!(
+            "the own name server does not know the broker yet; RocketMQ clients find no route until it does"
+        );
     }
 }

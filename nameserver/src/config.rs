@@ -74,7 +74,9 @@ impl NameserverConfig {
         if self.registration_bytes_max < 64 << 10 {
             return Err("registration_bytes_max must be at least 64 KiB".into());
         }
-        self.limits.validate().map_err(|why| format!("limits: {why}"))
+        self.limits
+            .validate()
+            .map_err(|why| format!("limits: {why}"))
     }
 
     pub(crate) fn scan(&self) -> Duration {
@@ -93,10 +95,19 @@ mod tests {
     #[test]
     fn defaults_are_valid_and_nonsense_is_named() {
         assert_eq!(NameserverConfig::default().validate(), Ok(()));
-        let bad = NameserverConfig { scan_seconds: 0, ..NameserverConfig::default() };
+        let bad = NameserverConfig {
+            scan_seconds: 0,
+            ..NameserverConfig::default()
+        };
         assert!(bad.validate().unwrap_err().contains("scan_seconds"));
-        let limits = Limits { flush_bytes: 0, ..Limits::default() };
-        let bad = NameserverConfig { limits, ..NameserverConfig::default() };
+        let limits = Limits {
+            flush_bytes: 0,
+            ..Limits::default()
+        };
+        let bad = NameserverConfig {
+            limits,
+            ..NameserverConfig::default()
+        };
         assert!(bad.validate().unwrap_err().contains("flush_bytes"));
     }
 }

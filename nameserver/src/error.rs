@@ -78,7 +78,9 @@ pub enum RouteError {
         key: &'static str,
     },
     /// Nobody has the topic.
-    #[error("No topic route info in name server for the topic: {0}\nSee {FAQ} for further details.")]
+    #[error(
+        "No topic route info in name server for the topic: {0}\nSee {FAQ} for further details."
+    )]
     NoRoute(String),
     /// No such KV entry.
     #[error("No config item, Namespace: {namespace} Key: {key}")]

@@ -32,11 +32,16 @@ pub(crate) struct Kv {
 impl Kv {
     /// Reads the file; none is an empty config.
     pub(crate) fn open(path: PathBuf, bytes_max: usize) -> Result<Self, KvError> {
-        let file = |cause| KvError::File { path: path.clone(), cause };
+        let file = |cause| KvError::File {
+            path: path.clone(),
+            cause,
+        };
         let mut bytes = Vec::new();
         match File::open(&path) {
             Ok(found) => {
-                let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX).saturating_add(1);
+                let limit = u64::try_from(bytes_max)
+                    .unwrap_or(u64::MAX)
+                    .saturating_add(1);
                 found.take(limit).read_to_end(&mut bytes).map_err(file)?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -48,9 +53,16 @@ impl Kv {
         let content = if bytes.is_empty() {
             Content::default()
         } else {
-            json::read(&bytes).map_err(|cause| KvError::Content { path: path.clone(), cause })?
+            json::read(&bytes).map_err(|cause| KvError::Content {
+                path: path.clone(),
+                cause,
+            })?
         };
-        Ok(Self { path, bytes_max, table: Mutex::new(content.config_table) })
+        Ok(Self {
+            path,
+            bytes_max,
+            table: Mutex::new(content.config_table),
+        })
     }
 
     pub(crate) fn get(&self, namespace: &str, key: &str) -> Option<String> {
@@ -80,7 +92,9 @@ impl Kv {
 
     fn change(&self, change: impl FnOnce(&mut Namespaces)) -> Result<(), KvError> {
         let mut table = self.table.lock();
-        let mut content = Content { config_table: table.clone() };
+        let mut content = Content {
+            config_table: table.clone(),
+        };
         change(&mut content.config_table);
         if content.config_table == *table {
             return Ok(());
@@ -89,7 +103,10 @@ impl Kv {
         if bytes.len() > self.bytes_max {
             return Err(KvError::Full(self.bytes_max));
         }
-        self.store(&bytes).map_err(|cause| KvError::File { path: self.path.clone(), cause })?;
+        self.store(&bytes).map_err(|cause| KvError::File {
+            path: self.path.clone(),
+            cause,
+        })?;
         *table = content.config_table;
         Ok(())
     }
@@ -134,11 +151,18 @@ mod tests {
     fn a_change_that_cannot_be_stored_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
         let kv = Kv::open(dir.path().join("kv.json"), 100).unwrap();
-        assert!(matches!(kv.put("ns", "k", &"x".repeat(100)), Err(KvError::Full(100))));
+        assert!(matches!(
+            kv.put("ns", "k", &"x".repeat(100)),
+            Err(KvError::Full(100))
+        ));
         assert_eq!(kv.get("ns", "k"), None);
         let blocked = dir.path().join("file");
         fs::write(&blocked, "x").unwrap();
-        let kv = Kv { path: blocked.join("kv.json"), bytes_max: 100, table: Mutex::default() };
+        let kv = Kv {
+            path: blocked.join("kv.json"),
+            bytes_max: 100,
+            table: Mutex::default(),
+        };
         assert!(matches!(kv.put("ns", "k", "v"), Err(KvError::File { .. })));
         assert_eq!(kv.get("ns", "k"), None);
     }

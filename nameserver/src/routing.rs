@@ -1,91 +1,23 @@
 //! The pure table: brokers, topics, liveness. Time is passed in; what falls out is returned. The rules
 //! are those of RocketMQ's `RouteInfoManager`.
 
+mod registration;
+#[cfg(test)]
+mod tests;
+mod views;
+
+pub use registration::{Bounds, Fallen, Member, Registered, Registration};
+
 use crate::error::RouteError;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use twinmq_remoting::bodies::DataVersion;
-use twinmq_remoting::bodies::cluster::{BrokerMembers, ClusterInfo};
-use twinmq_remoting::bodies::route::{BrokerData, QueueData, TopicRouteData};
-use twinmq_remoting::bodies::topic::{PERM_READ, PERM_WRITE, TopicConfig};
+use twinmq_remoting::bodies::route::{BrokerData, QueueData};
+use twinmq_remoting::bodies::topic::{PERM_READ, PERM_WRITE};
 
 /// The master's broker id.
 const MASTER: i64 = 0;
-/// `topicSysFlag`: the topic belongs to a unit.
-const UNIT: i32 = 1;
-/// `topicSysFlag`: its subscriptions do.
-const UNIT_SUB: i32 = 2;
-
-/// What names one member of a broker: its cluster and address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Member {
-    /// The cluster.
-    pub cluster: String,
-    /// `host:port`.
-    pub addr: String,
-}
-
-/// A registration.
-#[derive(Clone, Debug, Default)]
-pub struct Registration {
-    /// The cluster.
-    pub cluster: String,
-    /// The broker's name.
-    pub name: String,
-    /// Its address, `host:port`.
-    pub addr: String,
-    /// 0 is the master.
-    pub id: i64,
-    /// Where its replicas reach it.
-    pub ha_addr: String,
-    /// Its own limit of silence.
-    pub silence_max: Option<Duration>,
-    /// Whether a replica may stand in for the master; `None` from brokers that do not know of it.
-    pub acting_master: Option<bool>,
-    /// Its zone.
-    pub zone: Option<String>,
-    /// The version of its topics.
-    pub version: DataVersion,
-    /// Its topics, all or those that changed.
-    pub topics: BTreeMap<String, TopicConfig>,
-    /// Whether these are all its topics, so that others of its are gone. Only TwinMQ brokers say so.
-    pub whole: bool,
-    /// What only TwinMQ brokers say of themselves: Kafka listeners, node id, rack.
-    pub extra: BTreeMap<String, String>,
-    /// The connection it came over; its end is the broker's end.
-    pub channel: Option<u64>,
-}
-
-/// What a registered broker is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registered {
-    /// The master's address for replicas; to a replica only.
-    pub ha_addr: Option<String>,
-    /// The master's address; to a replica only.
-    pub master_addr: Option<String>,
-}
-
-/// Limits of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// Broker names at most.
-    pub brokers_max: usize,
-    /// Topics at most.
-    pub topics_max: usize,
-}
-
-/// A member that was dropped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fallen {
-    /// Which.
-    pub member: Member,
-    /// The broker's name.
-    pub name: String,
-    /// Its connection.
-    pub channel: Option<u64>,
-}
-
 #[derive(Clone, Debug)]
 struct Live {
     name: String,
@@ -121,10 +53,18 @@ impl Table {
     ) -> Result<Registered, RouteError> {
         let known = self.brokers.get(&from.name);
         if known.is_none() && self.brokers.len() >= bounds.brokers_max {
-            return Err(RouteError::TooMany { what: "brokers", key: "brokers_max" });
+            return Err(RouteError::TooMany {
+                what: "brokers",
+                key: "brokers_max",
+            });
         }
-        let held = known.and_then(|broker| broker.broker_addrs.get(&from.id)).cloned();
-        let member = Member { cluster: from.cluster.clone(), addr: from.addr.clone() };
+        let held = known
+            .and_then(|broker| broker.broker_addrs.get(&from.id))
+            .cloned();
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: from.addr.clone(),
+        };
         if let Some(holder) = held.as_ref().filter(|holder| **holder != from.addr)
             && self.state_of(&from.cluster, holder) > from.version.state_version
         {
@@ -138,9 +78,16 @@ impl Table {
         let serves = self.serves_topics(&from);
         let changed = held.is_none() || self.changed(&member, &from.version);
         if serves && changed {
-            let new = from.topics.keys().filter(|topic| !self.topics.contains_key(*topic)).count();
+            let new = from
+                .topics
+                .keys()
+                .filter(|topic| !self.topics.contains_key(*topic))
+                .count();
             if self.topics.len() + new > bounds.topics_max {
-                return Err(RouteError::TooMany { what: "topics", key: "topics_max" });
+                return Err(RouteError::TooMany {
+                    what: "topics",
+                    key: "topics_max",
+                });
             }
         }
         self.place(&from, held.as_deref());
@@ -165,8 +112,13 @@ impl Table {
     }
 
     fn state_of(&self, cluster: &str, addr: &str) -> i64 {
-        let member = Member { cluster: cluster.to_owned(), addr: addr.to_owned() };
-        self.live.get(&member).map_or(i64::MIN, |live| live.version.state_version)
+        let member = Member {
+            cluster: cluster.to_owned(),
+            addr: addr.to_owned(),
+        };
+        self.live
+            .get(&member)
+            .map_or(i64::MIN, |live| live.version.state_version)
     }
 
     /// A master brings topics; so does the first replica of a broker that knows acting masters.
@@ -175,25 +127,39 @@ impl Table {
             return true;
         }
         let lowest = self.brokers.get(&from.name).and_then(|broker| {
-            broker.broker_addrs.iter().filter(|(_, addr)| **addr != from.addr).map(|(id, _)| *id).min()
+            broker
+                .broker_addrs
+                .iter()
+                .filter(|(_, addr)| **addr != from.addr)
+                .map(|(id, _)| *id)
+                .min()
         });
         from.acting_master.is_some() && lowest.is_none_or(|lowest| from.id <= lowest)
     }
 
     /// Puts the address in its place: out of any other id's, into its own.
     fn place(&mut self, from: &Registration, held: Option<&str>) {
-        let member = Member { cluster: from.cluster.clone(), addr: from.addr.clone() };
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: from.addr.clone(),
+        };
         let before = self.live.get(&member).map(|live| live.name.clone());
         if let Some(name) = before.filter(|name| *name != from.name) {
             self.unregister(&member, &name);
         }
         if let Some(old) = held.filter(|old| *old != from.addr) {
-            self.live.remove(&Member { cluster: from.cluster.clone(), addr: old.to_owned() });
+            self.live.remove(&Member {
+                cluster: from.cluster.clone(),
+                addr: old.to_owned(),
+            });
         }
-        let broker = self.brokers.entry(from.name.clone()).or_insert_with(|| BrokerData {
-            broker_name: from.name.clone(),
-            ..BrokerData::default()
-        });
+        let broker = self
+            .brokers
+            .entry(from.name.clone())
+            .or_insert_with(|| BrokerData {
+                broker_name: from.name.clone(),
+                ..BrokerData::default()
+            });
         if broker.cluster != from.cluster {
             if let Some(names) = self.clusters.get_mut(&broker.cluster) {
                 names.remove(&from.name);
@@ -201,21 +167,33 @@ impl Table {
                     self.clusters.remove(&broker.cluster);
                 }
             }
-            let moved = Member { cluster: broker.cluster.clone(), addr: from.addr.clone() };
+            let moved = Member {
+                cluster: broker.cluster.clone(),
+                addr: from.addr.clone(),
+            };
             self.live.remove(&moved);
             broker.cluster.clone_from(&from.cluster);
         }
-        self.clusters.entry(from.cluster.clone()).or_default().insert(from.name.clone());
+        self.clusters
+            .entry(from.cluster.clone())
+            .or_default()
+            .insert(from.name.clone());
         broker.enable_acting_master = from.acting_master.unwrap_or(false);
         broker.zone_name.clone_from(&from.zone);
-        broker.broker_addrs.retain(|id, addr| *id == from.id || *addr != from.addr);
+        broker
+            .broker_addrs
+            .retain(|id, addr| *id == from.id || *addr != from.addr);
         broker.broker_addrs.insert(from.id, from.addr.clone());
     }
 
     fn take_topics(&mut self, from: &Registration) {
         let acting = from.id != MASTER && from.acting_master == Some(true);
         for (topic, config) in &from.topics {
-            let perm = if acting { config.perm & !PERM_WRITE } else { config.perm };
+            let perm = if acting {
+                config.perm & !PERM_WRITE
+            } else {
+                config.perm
+            };
             let queues = QueueData {
                 broker_name: from.name.clone(),
                 perm,
@@ -223,7 +201,10 @@ impl Table {
                 topic_sys_flag: config.topic_sys_flag,
                 write_queue_nums: config.write_queue_nums,
             };
-            self.topics.entry(topic.clone()).or_default().insert(from.name.clone(), queues);
+            self.topics
+                .entry(topic.clone())
+                .or_default()
+                .insert(from.name.clone(), queues);
         }
         if from.whole {
             self.topics.retain(|topic, brokers| {
@@ -236,15 +217,28 @@ impl Table {
     }
 
     fn master_for(&self, from: &Registration) -> Registered {
-        let master = self.brokers.get(&from.name).and_then(|broker| broker.broker_addrs.get(&MASTER));
-        let Some(master) = master.filter(|_| from.id != MASTER) else { return Registered::default() };
-        let member = Member { cluster: from.cluster.clone(), addr: master.clone() };
+        let master = self
+            .brokers
+            .get(&from.name)
+            .and_then(|broker| broker.broker_addrs.get(&MASTER));
+        let Some(master) = master.filter(|_| from.id != MASTER) else {
+            return Registered::default();
+        };
+        let member = Member {
+            cluster: from.cluster.clone(),
+            addr: master.clone(),
+        };
         let ha_addr = self.live.get(&member).map(|live| live.ha_addr.clone());
-        Registered { ha_addr, master_addr: Some(master.clone()) }
+        Registered {
+            ha_addr,
+            master_addr: Some(master.clone()),
+        }
     }
 
     fn changed(&self, member: &Member, version: &DataVersion) -> bool {
-        self.live.get(member).is_none_or(|live| live.version != *version)
+        self.live
+            .get(member)
+            .is_none_or(|live| live.version != *version)
     }
 
     /// Whether a broker's version differs from what is known, and what is known. The broker counts as
@@ -255,7 +249,9 @@ impl Table {
         version: &DataVersion,
         now: Instant,
     ) -> (bool, Option<DataVersion>) {
-        let Some(live) = self.live.get_mut(member) else { return (true, None) };
+        let Some(live) = self.live.get_mut(member) else {
+            return (true, None);
+        };
         let changed = live.version != *version;
         if !changed {
             live.seen = now;
@@ -273,7 +269,9 @@ impl Table {
     /// A broker says that it goes, or has gone.
     pub fn unregister(&mut self, member: &Member, name: &str) {
         self.live.remove(member);
-        let Entry::Occupied(mut entry) = self.brokers.entry(name.to_owned()) else { return };
+        let Entry::Occupied(mut entry) = self.brokers.entry(name.to_owned()) else {
+            return;
+        };
         let broker = entry.get_mut();
         broker.broker_addrs.retain(|_, addr| *addr != member.addr);
         if !broker.broker_addrs.is_empty() {
@@ -323,75 +321,6 @@ impl Table {
         fallen
     }
 
-    /// Where a topic is; `None` when nobody has it.
-    #[must_use]
-    pub fn route(&self, topic: &str) -> Option<TopicRouteData> {
-        let queues = self.topics.get(topic)?;
-        let with_broker = queues.iter().filter(|(name, _)| self.brokers.contains_key(*name));
-        let queue_datas: Vec<QueueData> = with_broker.map(|(_, queues)| queues.clone()).collect();
-        let broker_datas: Vec<BrokerData> =
-            queue_datas.iter().filter_map(|queues| self.brokers.get(&queues.broker_name)).cloned().collect();
-        if broker_datas.is_empty() {
-            return None;
-        }
-        Some(TopicRouteData { broker_datas, queue_datas, ..TopicRouteData::default() })
-    }
-
-    /// All brokers and clusters.
-    #[must_use]
-    pub fn clusters(&self) -> ClusterInfo {
-        ClusterInfo {
-            broker_addr_table: self.brokers.clone(),
-            cluster_addr_table: self.clusters.clone(),
-        }
-    }
-
-    /// The members of one broker.
-    #[must_use]
-    pub fn members(&self, cluster: &str, name: &str) -> BrokerMembers {
-        let broker = self.brokers.get(name).filter(|broker| broker.cluster == cluster);
-        BrokerMembers {
-            broker_addrs: broker.map(|broker| broker.broker_addrs.clone()).unwrap_or_default(),
-            broker_name: name.to_owned(),
-            cluster: cluster.to_owned(),
-        }
-    }
-
-    /// What brokers say of themselves beyond RocketMQ: name, id, address and their extra texts.
-    pub fn extras(&self) -> impl Iterator<Item = (&str, i64, &str, &BTreeMap<String, String>)> {
-        self.live.iter().map(|(member, live)| (&live.name[..], live.id, &member.addr[..], &live.extra))
-    }
-
-    /// Names of all topics.
-    pub fn topics(&self) -> impl Iterator<Item = &str> {
-        self.topics.keys().map(String::as_str)
-    }
-
-    /// Names of the topics that a broker of the cluster has.
-    pub fn topics_of(&self, cluster: &str) -> impl Iterator<Item = &str> {
-        let names = self.clusters.get(cluster);
-        self.topics
-            .iter()
-            .filter(move |(_, brokers)| {
-                names.is_some_and(|names| brokers.keys().any(|name| names.contains(name)))
-            })
-            .map(|(topic, _)| topic.as_str())
-    }
-
-    /// Names of unit topics: by whether they are, and whether their subscriptions are; `None`: either.
-    pub fn unit_topics(&self, unit: Option<bool>, sub: Option<bool>) -> impl Iterator<Item = &str> {
-        let has = |flag: i32, bit: i32, wanted: Option<bool>| {
-            wanted.is_none_or(|wanted| (flag & bit != 0) == wanted)
-        };
-        self.topics
-            .iter()
-            .filter(move |(_, brokers)| {
-                let flag = brokers.values().next().map_or(0, |queues| queues.topic_sys_flag);
-                has(flag, UNIT, unit) && has(flag, UNIT_SUB, sub)
-            })
-            .map(|(topic, _)| topic.as_str())
-    }
-
     /// Removes a topic, everywhere or from one cluster's brokers.
     pub fn delete_topic(&mut self, topic: &str, cluster: Option<&str>) {
         let Some(cluster) = cluster.filter(|cluster| !cluster.is_empty()) else {
@@ -418,9 +347,15 @@ impl Table {
         bounds: Bounds,
     ) -> Result<(), RouteError> {
         if !self.topics.contains_key(topic) && self.topics.len() >= bounds.topics_max {
-            return Err(RouteError::TooMany { what: "topics", key: "topics_max" });
+            return Err(RouteError::TooMany {
+                what: "topics",
+                key: "topics_max",
+            });
         }
-        for queues in queues.into_iter().filter(|queues| self.brokers.contains_key(&queues.broker_name)) {
+        for queues in queues
+            .into_iter()
+            .filter(|queues| self.brokers.contains_key(&queues.broker_name))
+        {
             let brokers = self.topics.entry(topic.to_owned()).or_default();
             brokers.insert(queues.broker_name.clone(), queues);
         }
@@ -440,25 +375,14 @@ impl Table {
 
     fn each_queue_of(&mut self, name: &str, change: impl Fn(&mut QueueData)) -> i32 {
         let mut count = 0;
-        for queues in self.topics.values_mut().filter_map(|brokers| brokers.get_mut(name)) {
+        for queues in self
+            .topics
+            .values_mut()
+            .filter_map(|brokers| brokers.get_mut(name))
+        {
             change(queues);
             count += 1;
         }
         count
     }
-
-    /// How many broker names are in.
-    #[must_use]
-    pub fn broker_count(&self) -> usize {
-        self.brokers.len()
-    }
-
-    /// How many topics somebody has.
-    #[must_use]
-    pub fn topic_count(&self) -> usize {
-        self.topics.len()
-    }
 }
-
-#[cfg(test)]
-mod tests;

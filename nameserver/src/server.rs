@@ -105,7 +105,11 @@ impl Serve for Front {
 
     fn closed(&self, peer: &Arc<Channel>) {
         if self.state.registered.lock().remove(&peer.id()).is_some() {
-            for out in self.state.routes.write(|table| table.disconnected(peer.id())) {
+            for out in self
+                .state
+                .routes
+                .write(|table| table.disconnected(peer.id()))
+            {
                 tell(&out, "its connection closed");
             }
         }
@@ -113,7 +117,11 @@ impl Serve for Front {
 }
 
 fn tell(out: &Fallen, why: &str) {
-    tracing::warn!(broker = out.name, addr = out.member.addr, "a broker is out: {why}");
+    tracing::warn!(
+        broker = out.name,
+        addr = out.member.addr,
+        "a broker is out: {why}"
+    );
 }
 
 /// A running name server.
@@ -140,7 +148,10 @@ impl Nameserver {
         config.validate().map_err(StartError::Config)?;
         let addr = listener.local_addr().map_err(StartError::Listener)?;
         let kv = Arc::new(Kv::open(config.kv_path.clone(), config.kv_bytes_max)?);
-        let bounds = Bounds { brokers_max: config.brokers_max, topics_max: config.topics_max };
+        let bounds = Bounds {
+            brokers_max: config.brokers_max,
+            topics_max: config.topics_max,
+        };
         let routes = Routes {
             table: Arc::default(),
             silence: config.silence(),
@@ -156,10 +167,19 @@ impl Nameserver {
             registered: Mutex::default(),
         });
         let (stop, stopped) = watch::channel(false);
-        let front = Arc::new(Front { state: Arc::clone(&state), metrics: metrics.clone() });
+        let front = Arc::new(Front {
+            state: Arc::clone(&state),
+            metrics: metrics.clone(),
+        });
         let scanning = tokio::spawn(scan(state, metrics, stopped.clone()));
         let serving = tokio::spawn(serve(listener, front, limits, wire, until(stopped)));
-        Ok(Self { addr, routes, stop, serving, scanning })
+        Ok(Self {
+            addr,
+            routes,
+            stop,
+            serving,
+            scanning,
+        })
     }
 
     /// Where it listens.
@@ -203,7 +223,9 @@ async fn scan(state: Arc<State>, metrics: NameserverMetrics, stopped: watch::Rec
         for out in state.routes.write(|table| table.expire(Instant::now())) {
             tell(&out, "it was silent for too long");
             metrics.expired.inc();
-            let channel = out.channel.and_then(|id| state.registered.lock().get(&id).cloned());
+            let channel = out
+                .channel
+                .and_then(|id| state.registered.lock().get(&id).cloned());
             if let Some(channel) = channel {
                 channel.close("its broker was silent for too long");
             }

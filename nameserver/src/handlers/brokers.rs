@@ -25,17 +25,29 @@ const EXTRAS_MAX: usize = 32;
 /// A broker's zone.
 const ZONE: &str = "__ZONE_NAME";
 
-/// 103. The body is checked, then decoded; the answer carries the master for a replica and the order
-/// configuration for all.
-pub(crate) fn register(state: &State, channel: &Channel, asked: &Command) -> Result<Command, RouteError> {
+/// REGISTER_BROKER: the body is checked, then decoded; the answer carries the master for a replica and
+/// the order configuration for all.
+pub(crate) fn register(
+    state: &State,
+    channel: &Channel,
+    asked: &Command,
+) -> Result<Command, RouteError> {
     let header = RegisterBroker::read(&asked.fields)?;
     if let Some(wanted) = header.body_crc32.filter(|wanted| *wanted != 0)
         && crc32fast::hash(&asked.body) & 0x7FFF_FFFF != wanted.cast_unsigned()
     {
         return Err(RouteError::Crc);
     }
-    let table = topic_table(asked, header.compressed == Some(true), state.config.registration_bytes_max)?;
-    let extra = asked.fields.iter().filter(|(name, _)| name.starts_with(EXTRA)).take(EXTRAS_MAX);
+    let table = topic_table(
+        asked,
+        header.compressed == Some(true),
+        state.config.registration_bytes_max,
+    )?;
+    let extra = asked
+        .fields
+        .iter()
+        .filter(|(name, _)| name.starts_with(EXTRA))
+        .take(EXTRAS_MAX);
     let registration = Registration {
         cluster: header.cluster_name.to_owned(),
         name: header.broker_name.to_owned(),
@@ -44,11 +56,17 @@ pub(crate) fn register(state: &State, channel: &Channel, asked: &Command) -> Res
         ha_addr: header.ha_server_addr.to_owned(),
         silence_max: silence(header.heartbeat_timeout_millis),
         acting_master: header.enable_acting_master,
-        zone: asked.fields.get(ZONE).filter(|zone| !zone.is_empty()).map(str::to_owned),
+        zone: asked
+            .fields
+            .get(ZONE)
+            .filter(|zone| !zone.is_empty())
+            .map(str::to_owned),
         version: table.data_version,
         topics: table.topic_config_table,
         whole: asked.fields.get(WHOLE) == Some("true"),
-        extra: extra.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+        extra: extra
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
         channel: Some(channel.id()),
     };
     let (name, addr) = (registration.name.clone(), registration.addr.clone());
@@ -69,7 +87,11 @@ pub(crate) fn register(state: &State, channel: &Channel, asked: &Command) -> Res
     Ok(answer)
 }
 
-fn topic_table(asked: &Command, compressed: bool, unpacked_max: usize) -> Result<TopicTable, RouteError> {
+fn topic_table(
+    asked: &Command,
+    compressed: bool,
+    unpacked_max: usize,
+) -> Result<TopicTable, RouteError> {
     if asked.body.is_empty() {
         return Ok(TopicTable::default());
     }
@@ -81,23 +103,35 @@ fn topic_table(asked: &Command, compressed: bool, unpacked_max: usize) -> Result
 }
 
 fn silence(millis: Option<i64>) -> Option<Duration> {
-    millis.and_then(|millis| u64::try_from(millis).ok()).filter(|millis| *millis > 0).map(Duration::from_millis)
+    millis
+        .and_then(|millis| u64::try_from(millis).ok())
+        .filter(|millis| *millis > 0)
+        .map(Duration::from_millis)
 }
 
-/// 104.
+/// UNREGISTER_BROKER (104).
 pub(crate) fn unregister(state: &State, asked: &Command) -> Result<Command, RouteError> {
     let header = BrokerIs::read(&asked.fields)?;
-    state.routes.unregister(&member(header.cluster_name, header.broker_addr), header.broker_name);
-    tracing::info!(broker = header.broker_name, addr = header.broker_addr, "a broker went");
+    state.routes.unregister(
+        &member(header.cluster_name, header.broker_addr),
+        header.broker_name,
+    );
+    tracing::info!(
+        broker = header.broker_name,
+        addr = header.broker_addr,
+        "a broker went"
+    );
     Ok(ok(asked))
 }
 
-/// 322.
+/// QUERY_DATA_VERSION (322).
 pub(crate) fn data_version(state: &State, asked: &Command) -> Result<Command, RouteError> {
     let header = BrokerIs::read(&asked.fields)?;
     let version: DataVersion = json::read(&asked.body)?;
     let member = member(header.cluster_name, header.broker_addr);
-    let (changed, known) = state.routes.write(|table| table.compare(&member, &version, Instant::now()));
+    let (changed, known) = state
+        .routes
+        .write(|table| table.compare(&member, &version, Instant::now()));
     let mut answer = ok(asked);
     DataVersionIs { changed }.write(&mut answer.fields);
     if let Some(known) = known {
@@ -106,37 +140,61 @@ pub(crate) fn data_version(state: &State, asked: &Command) -> Result<Command, Ro
     Ok(answer)
 }
 
-/// 904.
+/// BROKER_HEARTBEAT (904).
 pub(crate) fn heartbeat(state: &State, asked: &Command) -> Result<Command, RouteError> {
     let header = BrokerHeartbeat::read(&asked.fields)?;
     let member = member(header.cluster_name, header.broker_addr);
-    state.routes.write(|table| table.heartbeat(&member, Instant::now()));
+    state
+        .routes
+        .write(|table| table.heartbeat(&member, Instant::now()));
     Ok(ok(asked))
 }
 
-/// 106.
+/// GET_BROKER_CLUSTER_INFO (106).
 pub(crate) fn clusters(state: &State, asked: &Command) -> Command {
     let info = state.routes.read(crate::routing::Table::clusters);
     ok(asked).with_body(json::write(&info))
 }
 
-/// 901.
+/// GET_BROKER_MEMBER_GROUP (901).
 pub(crate) fn members(state: &State, asked: &Command) -> Result<Command, RouteError> {
     let header = MembersOf::read(&asked.fields)?;
-    let members = state.routes.read(|table| table.members(header.cluster_name, header.broker_name));
-    let body = BrokerMemberGroup { broker_member_group: members };
+    let members = state
+        .routes
+        .read(|table| table.members(header.cluster_name, header.broker_name));
+    let body = BrokerMemberGroup {
+        broker_member_group: members,
+    };
     Ok(ok(asked).with_body(json::write(&body)))
 }
 
 /// 205 and 327.
-pub(crate) fn set_writable(state: &State, asked: &Command, writable: bool) -> Result<Command, RouteError> {
+pub(crate) fn set_writable(
+    state: &State,
+    asked: &Command,
+    writable: bool,
+) -> Result<Command, RouteError> {
     let header = BrokerNameIs::read(&asked.fields)?;
-    let count = state.routes.write(|table| table.set_writable(header.broker_name, writable));
-    tracing::info!(broker = header.broker_name, writable, topics = count, "write permission changed");
-    let field = if writable { "addTopicCount" } else { "wipeTopicCount" };
+    let count = state
+        .routes
+        .write(|table| table.set_writable(header.broker_name, writable));
+    tracing::info!(
+        broker = header.broker_name,
+        writable,
+        topics = count,
+        "write permission changed"
+    );
+    let field = if writable {
+        "addTopicCount"
+    } else {
+        "wipeTopicCount"
+    };
     Ok(ok(asked).with_field(field, count))
 }
 
 fn member(cluster: &str, addr: &str) -> Member {
-    Member { cluster: cluster.to_owned(), addr: addr.to_owned() }
+    Member {
+        cluster: cluster.to_owned(),
+        addr: addr.to_owned(),
+    }
 }

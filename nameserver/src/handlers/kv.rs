@@ -12,7 +12,11 @@ use twinmq_remoting::{Command, json};
 
 /// 100.
 pub(crate) async fn put(state: &State, asked: &Command) -> Result<Command, RouteError> {
-    let PutKv { namespace, key, value } = PutKv::read(&asked.fields)?;
+    let PutKv {
+        namespace,
+        key,
+        value,
+    } = PutKv::read(&asked.fields)?;
     let (namespace, key, value) = (namespace.to_owned(), key.to_owned(), value.to_owned());
     store(state, move |kv| kv.put(&namespace, &key, &value)).await?;
     Ok(ok(asked))
@@ -21,7 +25,10 @@ pub(crate) async fn put(state: &State, asked: &Command) -> Result<Command, Route
 /// 101.
 pub(crate) fn get(state: &State, asked: &Command) -> Result<Command, RouteError> {
     let KvOf { namespace, key } = KvOf::read(&asked.fields)?;
-    let missing = || RouteError::NoEntry { namespace: namespace.to_owned(), key: key.to_owned() };
+    let missing = || RouteError::NoEntry {
+        namespace: namespace.to_owned(),
+        key: key.to_owned(),
+    };
     let value = state.kv.get(namespace, key).ok_or_else(missing)?;
     Ok(ok(asked).with_field("value", value))
 }
@@ -49,8 +56,16 @@ pub(crate) fn settings(state: &State, asked: &Command) -> Command {
     let _ = writeln!(text, "listenPort={}", state.port);
     let _ = writeln!(text, "kvConfigPath={}", config.kv_path.display());
     let _ = writeln!(text, "orderMessageEnable={}", config.order_topics);
-    let _ = writeln!(text, "scanNotActiveBrokerInterval={}", config.scan().as_millis());
-    let _ = writeln!(text, "serverChannelMaxIdleTimeSeconds={}", config.limits.idle_seconds_max);
+    let _ = writeln!(
+        text,
+        "scanNotActiveBrokerInterval={}",
+        config.scan().as_millis()
+    );
+    let _ = writeln!(
+        text,
+        "serverChannelMaxIdleTimeSeconds={}",
+        config.limits.idle_seconds_max
+    );
     ok(asked).with_body(text)
 }
 

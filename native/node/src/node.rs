@@ -211,6 +211,7 @@ impl Broker {
                 core: core.clone(),
                 core_config: core_config.clone(),
                 store: store.clone(),
+                extras: kafka_facts(config, &bound),
             },
             config.native.clone(),
             native_metrics,
@@ -247,6 +248,25 @@ impl Broker {
             tracing::error!(%error, "closing the log failed");
         }
     }
+}
+
+/// What name servers are told of the Kafka front, so that metadata can be computed from routes.
+fn kafka_facts(config: &NodeConfig, bound: &[Bound]) -> Vec<(String, String)> {
+    let listeners: Vec<String> = bound
+        .iter()
+        .zip(&config.kafka.listeners)
+        .map(|(bound, listener)| {
+            let told = listener.advertised.clone();
+            let address = told.unwrap_or_else(|| reachable(bound.address()).to_string());
+            format!("{}://{address}", listener.name)
+        })
+        .collect();
+    let mut facts = vec![
+        ("twinmqNodeId".to_owned(), config.broker.node_id.to_string()),
+        ("twinmqKafkaListeners".to_owned(), listeners.join(",")),
+    ];
+    facts.extend(config.kafka.rack.iter().map(|rack| ("twinmqRack".to_owned(), rack.clone())));
+    facts
 }
 
 async fn bind(config: &NodeConfig, role: Role) -> Result<Ports, StartError> {

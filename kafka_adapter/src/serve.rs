@@ -191,7 +191,12 @@ impl Kafka {
             flush_sync,
             clock,
         } = parts;
-        let coordinator = Coordinator::open(&core, config.group.clone(), Arc::clone(&clock));
+        let coordinator = Coordinator::open(
+            &core,
+            config.group.clone(),
+            core_config.offsets_retention_minutes,
+            Arc::clone(&clock),
+        );
         let room = usize::try_from(config.requests_bytes_total_max / 1024)
             .unwrap_or(usize::MAX)
             .min(Semaphore::MAX_PERMITS);

@@ -59,6 +59,7 @@ pub(super) type Shared = Arc<Mutex<Slot>>;
 pub(crate) struct Coordinator {
     pub(super) config: Arc<GroupConfig>,
     pub(super) core: Core,
+    pub(super) retention_ms: i64,
     pub(super) groups: Mutex<HashMap<Arc<str>, Shared>>,
     clock: Arc<dyn Clock>,
     started: Instant,
@@ -71,11 +72,19 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Loads the stored groups and starts the timer. Needs a tokio runtime.
-    pub(crate) fn open(core: &Core, config: GroupConfig, clock: Arc<dyn Clock>) -> Arc<Self> {
+    /// Loads the stored groups and starts the timer. Offsets of groups that nobody uses are kept for
+    /// `retention_minutes`. Needs a tokio runtime.
+    pub(crate) fn open(
+        core: &Core,
+        config: GroupConfig,
+        retention_minutes: u64,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
+        let minutes = i64::try_from(retention_minutes).unwrap_or(i64::MAX);
         let coordinator = Arc::new(Self {
             config: Arc::new(config),
             core: core.clone(),
+            retention_ms: minutes.saturating_mul(60_000),
             groups: Mutex::default(),
             clock,
             started: Instant::now(),

@@ -55,10 +55,6 @@ pub struct GroupConfig {
     /// Longest metadata text of a committed offset, in bytes. Default 4096. Kafka's
     /// `offset.metadata.max.bytes`.
     pub offset_metadata_max_bytes: usize,
-    /// Minutes that offsets are kept after their group became empty, or after the commit where there
-    /// was no group. Groups with a RocketMQ definition keep theirs. Default 10080. Kafka's
-    /// `offsets.retention.minutes`.
-    pub offsets_retention_minutes: u64,
     /// Milliseconds between looks for offsets and groups to forget. Default 600000. Kafka's
     /// `offsets.retention.check.interval.ms`.
     pub offsets_retention_check_interval_ms: u64,
@@ -77,7 +73,6 @@ impl Default for GroupConfig {
             member_metadata_bytes_max: 1 << 20,
             member_protocols_max: 64,
             offset_metadata_max_bytes: 4096,
-            offsets_retention_minutes: 10_080,
             offsets_retention_check_interval_ms: 600_000,
         }
     }

@@ -156,18 +156,16 @@ impl Coordinator {
     }
 
     async fn expire_group(self: &Arc<Self>, name: &str) {
-        let now = self.now();
+        let now = self.wall();
         let slot = self.slot(name);
         let aging = self.aging(name, slot.as_ref());
         if aging == Aging::Kept {
             return;
         }
-        let minutes = i64::try_from(self.config.offsets_retention_minutes).unwrap_or(i64::MAX);
-        let retention_ms = minutes.saturating_mul(60_000);
         let all = self.core.offsets.of_group(name);
         let mut gone = Vec::new();
         for (topic, queue, committed) in &all {
-            if expired(&aging, topic, committed, retention_ms, now.wall)
+            if expired(&aging, topic, committed, self.retention_ms, now)
                 && let Some(topic) = self.core.catalog.by_key(topic)
             {
                 gone.push((topic, *queue));

@@ -114,13 +114,32 @@ fn decode(key: i16, version: i16, body: &Bytes) -> Result<(usize, BytesMut), Str
         };
     }
     with!(
-        ProduceRequest, FetchRequest, ListOffsetsRequest, MetadataRequest, OffsetCommitRequest,
-        OffsetFetchRequest, FindCoordinatorRequest, JoinGroupRequest, HeartbeatRequest,
-        LeaveGroupRequest, SyncGroupRequest, DescribeGroupsRequest, ListGroupsRequest,
-        ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, DeleteRecordsRequest,
-        InitProducerIdRequest, OffsetForLeaderEpochRequest, DescribeConfigsRequest,
-        AlterConfigsRequest, CreatePartitionsRequest, DeleteGroupsRequest,
-        IncrementalAlterConfigsRequest, OffsetDeleteRequest, DescribeClusterRequest
+        ProduceRequest,
+        FetchRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        OffsetCommitRequest,
+        OffsetFetchRequest,
+        FindCoordinatorRequest,
+        JoinGroupRequest,
+        HeartbeatRequest,
+        LeaveGroupRequest,
+        SyncGroupRequest,
+        DescribeGroupsRequest,
+        ListGroupsRequest,
+        ApiVersionsRequest,
+        CreateTopicsRequest,
+        DeleteTopicsRequest,
+        DeleteRecordsRequest,
+        InitProducerIdRequest,
+        OffsetForLeaderEpochRequest,
+        DescribeConfigsRequest,
+        AlterConfigsRequest,
+        CreatePartitionsRequest,
+        DeleteGroupsRequest,
+        IncrementalAlterConfigsRequest,
+        OffsetDeleteRequest,
+        DescribeClusterRequest
     );
     panic!("API {key} is missing in this test");
 }
@@ -138,7 +157,8 @@ fn make(rng: &mut TestRng, key: i16, version: i16) -> Bytes {
 }
 
 fn every_version() -> impl Iterator<Item = (i16, i16)> {
-    APIS.iter().flat_map(|api| (api.lowest..=api.highest).map(|version| (api.key, version)))
+    APIS.iter()
+        .flat_map(|api| (api.lowest..=api.highest).map(|version| (api.key, version)))
 }
 
 proptest! {
@@ -204,7 +224,12 @@ fn claims_beyond_the_bytes_are_refused() {
     // As many as there are bytes, but too many to hold.
     let mut body = vec![0, 0, 0x27, 0x11];
     body.extend(std::iter::repeat_n(0, 40_000));
-    assert!(check(3, 1, &body, ELEMENTS).unwrap_err().reason.contains("request_elements_max"));
+    assert!(
+        check(3, 1, &body, ELEMENTS)
+            .unwrap_err()
+            .reason
+            .contains("request_elements_max")
+    );
     // A known tagged field whose size is a lie (Fetch v12, tag 0).
     let plain = [0; 21];
     assert!(check(1, 12, &plain, ELEMENTS).is_err());

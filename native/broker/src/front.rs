@@ -52,6 +52,9 @@ pub struct Parts {
     pub core_config: CoreConfig,
     /// The log, for what it tells about itself.
     pub store: Store,
+    /// What name servers are told besides: fields whose names start with `twinmq` (the Kafka
+    /// listeners, the node id).
+    pub extras: Vec<(String, String)>,
 }
 
 impl Front {

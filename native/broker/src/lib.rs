@@ -114,6 +114,7 @@ impl Native {
             broker: Arc::from(parts.core_config.broker_name.as_str()),
             address: format!("{shown}:{}", advertised.port()),
             ha_address: format!("{shown}:{}", advertised.port().saturating_add(1)),
+            extras: parts.extras.clone(),
         };
         let (registrars, registered) = registration::registrars(
             &config.name_servers,

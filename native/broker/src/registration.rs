@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use twinmq_core::catalog::{Catalog, Class, Topic};
 use twinmq_remoting::bodies::registration::RegisterBrokerBody;
 use twinmq_remoting::bodies::topic::{TopicConfig, TopicTable};
@@ -36,6 +36,8 @@ pub(crate) struct Identity {
     pub(crate) address: String,
     /// `host:port` as replicas will reach it.
     pub(crate) ha_address: String,
+    /// Further fields, each name starting with `twinmq`.
+    pub(crate) extras: Vec<(String, String)>,
 }
 
 /// How far one name server has been told.
@@ -135,6 +137,8 @@ impl Registrar {
             let due = Instant::now() + if ok { self.interval } else { RETRY };
             tokio::select! {
                 () = sleep_until(due) => full = true,
+                // A name server drops a broker whose connection has closed.
+                () = self.hung_up(), if ok => full = true,
                 changed = changes.changed(), if ok => {
                     if changed.is_err() {
                         sleep_until(due).await;
@@ -145,6 +149,14 @@ impl Registrar {
             }
         }
         self.unregister().await;
+    }
+
+    /// Resolves when the connection is gone.
+    async fn hung_up(&self) {
+        let mut tick = interval(Duration::from_millis(500));
+        while self.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
+            tick.tick().await;
+        }
     }
 
     /// One registration; false when it was not taken.
@@ -178,6 +190,13 @@ impl Registrar {
             body_crc32: Some(crc(&body)),
         }
         .write(&mut command.fields);
+        for (name, value) in &self.identity.extras {
+            command.fields.set(name, value);
+        }
+        if changed.is_none() {
+            // Ours then drops what is absent; Apache's looks at no such field.
+            command.fields.set("twinmqWhole", "true");
+        }
         match self.call(command.with_body(body)).await {
             Ok(()) => {
                 self.sent = topics;

@@ -41,7 +41,11 @@ impl Caller {
     ///
     /// # Errors
     /// No connection within `limit`.
-    pub async fn connect(to: impl ToSocketAddrs, limits: Limits, limit: Duration) -> io::Result<Self> {
+    pub async fn connect(
+        to: impl ToSocketAddrs,
+        limits: Limits,
+        limit: Duration,
+    ) -> io::Result<Self> {
         Self::connect_with(to, Arc::new(Deaf), limits, limit).await
     }
 
@@ -57,15 +61,29 @@ impl Caller {
     ) -> io::Result<Self> {
         let stream = tokio::time::timeout(limit, TcpStream::connect(to)).await??;
         crate::serve::prepare(&stream);
-        let (channel, backlog) =
-            Channel::new(stream.peer_addr()?, stream.local_addr()?, limits.backlog_max);
+        let (channel, backlog) = Channel::new(
+            stream.peer_addr()?,
+            stream.local_addr()?,
+            limits.backlog_max,
+        );
         let (stop, stopped) = watch::channel(false);
         let metrics = ListenerMetrics::detached();
         let limits = Arc::new(limits);
-        let connection =
-            Connection::new(stream, channel.clone(), backlog, handler, limits, metrics, stopped);
+        let connection = Connection::new(
+            stream,
+            channel.clone(),
+            backlog,
+            handler,
+            limits,
+            metrics,
+            stopped,
+        );
         let task = tokio::spawn(connection.run());
-        Ok(Self { channel, stop, task })
+        Ok(Self {
+            channel,
+            stop,
+            task,
+        })
     }
 
     /// Sends a request and waits for its answer.

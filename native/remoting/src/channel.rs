@@ -65,7 +65,12 @@ impl Channel {
             calls: Mutex::new(HashMap::new()),
             calls_max: backlog_max,
         };
-        (Self { inner: Arc::new(inner) }, queued)
+        (
+            Self {
+                inner: Arc::new(inner),
+            },
+            queued,
+        )
     }
 
     /// A number that no other connection of this process has or had.
@@ -95,7 +100,11 @@ impl Channel {
     /// How requests of ours are written: binary only to peers that have sent binary.
     #[must_use]
     pub fn encoding(&self) -> Encoding {
-        if self.inner.binary.load(Ordering::Relaxed) { Encoding::Binary } else { Encoding::Json }
+        if self.inner.binary.load(Ordering::Relaxed) {
+            Encoding::Binary
+        } else {
+            Encoding::Json
+        }
     }
 
     /// Sends a one-way request, in the connection's encoding.
@@ -112,7 +121,11 @@ impl Channel {
     ///
     /// # Errors
     /// No answer came within `limit`, or the connection is closed or overloaded.
-    pub async fn request(&self, mut command: Command, limit: Duration) -> Result<Command, CallError> {
+    pub async fn request(
+        &self,
+        mut command: Command,
+        limit: Duration,
+    ) -> Result<Command, CallError> {
         let opaque = self.opaque();
         command.opaque = opaque;
         command.encoding = self.encoding();
@@ -128,7 +141,10 @@ impl Channel {
             }
             calls.insert(opaque, answered);
         }
-        let _waiting = Waiting { inner: &self.inner, opaque };
+        let _waiting = Waiting {
+            inner: &self.inner,
+            opaque,
+        };
         self.send(command)?;
         match tokio::time::timeout(limit, answer).await {
             Ok(Ok(response)) => Ok(response),
@@ -148,10 +164,13 @@ impl Channel {
     }
 
     fn send(&self, command: Command) -> Result<(), CallError> {
-        self.inner.backlog.try_send(Box::new(command)).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => CallError::Busy,
-            mpsc::error::TrySendError::Closed(_) => CallError::Closed,
-        })
+        self.inner
+            .backlog
+            .try_send(Box::new(command))
+            .map_err(|error| match error {
+                mpsc::error::TrySendError::Full(_) => CallError::Busy,
+                mpsc::error::TrySendError::Closed(_) => CallError::Closed,
+            })
     }
 
     pub(crate) fn saw(&self, encoding: Encoding) {

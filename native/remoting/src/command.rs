@@ -57,7 +57,11 @@ impl Language {
     /// The language of a number; unknown ones are `OTHER`.
     #[must_use]
     pub fn from_number(number: u8) -> Self {
-        if usize::from(number) < LANGUAGES.len() { Self(number) } else { Self::OTHER }
+        if usize::from(number) < LANGUAGES.len() {
+            Self(number)
+        } else {
+            Self::OTHER
+        }
     }
 
     /// Its number.
@@ -69,7 +73,10 @@ impl Language {
     /// Its name, as RocketMQ's tools print it.
     #[must_use]
     pub fn name(self) -> &'static str {
-        LANGUAGES.get(usize::from(self.0)).copied().unwrap_or("OTHER")
+        LANGUAGES
+            .get(usize::from(self.0))
+            .copied()
+            .unwrap_or("OTHER")
     }
 }
 
@@ -109,19 +116,29 @@ impl Fields {
 
     /// No fields yet, cut out of this header.
     pub(crate) fn over(head: Bytes) -> Self {
-        Self { head, own: Vec::new(), pairs: SmallVec::new() }
+        Self {
+            head,
+            own: Vec::new(),
+            pairs: SmallVec::new(),
+        }
     }
 
     /// The last value of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        let found = self.pairs.iter().rev().find(|(key, _)| self.bytes(*key) == name.as_bytes())?;
+        let found = self
+            .pairs
+            .iter()
+            .rev()
+            .find(|(key, _)| self.bytes(*key) == name.as_bytes())?;
         Some(self.text(found.1))
     }
 
     /// All pairs in the order of the wire.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pairs.iter().map(|(key, value)| (self.text(*key), self.text(*value)))
+        self.pairs
+            .iter()
+            .map(|(key, value)| (self.text(*key), self.text(*value)))
     }
 
     /// How many pairs there are, repeats counted.
@@ -158,13 +175,17 @@ impl Fields {
     /// Removes every value of that name.
     pub fn remove(&mut self, name: &str) {
         let (head, own) = (&self.head, &self.own);
-        self.pairs.retain(|(key, _)| piece_bytes(head, own, *key) != name.as_bytes());
+        self.pairs
+            .retain(|(key, _)| piece_bytes(head, own, *key) != name.as_bytes());
     }
 
     /// A piece of the header, as it stands there.
     pub(crate) fn head_piece(start: usize, end: usize) -> Option<Piece> {
         let at = u32::try_from(start).ok().filter(|at| at & OWN == 0)?;
-        Some(Piece { at, len: u32::try_from(end.checked_sub(start)?).ok()? })
+        Some(Piece {
+            at,
+            len: u32::try_from(end.checked_sub(start)?).ok()?,
+        })
     }
 
     /// Where text that differs from the header's (it had escapes) is written.
@@ -217,13 +238,17 @@ impl Fields {
 
 fn own_piece(start: usize, end: usize) -> Option<Piece> {
     let at = u32::try_from(start).ok().filter(|at| at & OWN == 0)?;
-    Some(Piece { at: at | OWN, len: u32::try_from(end.checked_sub(start)?).ok()? })
+    Some(Piece {
+        at: at | OWN,
+        len: u32::try_from(end.checked_sub(start)?).ok()?,
+    })
 }
 
 fn piece_bytes<'a>(head: &'a Bytes, own: &'a [u8], piece: Piece) -> &'a [u8] {
     let from: &[u8] = if piece.at & OWN == 0 { head } else { own };
     let start = (piece.at & !OWN) as usize;
-    from.get(start..start + piece.len as usize).unwrap_or_default()
+    from.get(start..start + piece.len as usize)
+        .unwrap_or_default()
 }
 
 impl fmt::Debug for Fields {
@@ -277,13 +302,22 @@ impl Command {
     /// A request that wants an answer. Its opaque is given when it is sent.
     #[must_use]
     pub fn request(code: i32) -> Self {
-        Self { code, version: VERSION, ..Self::default() }
+        Self {
+            code,
+            version: VERSION,
+            ..Self::default()
+        }
     }
 
     /// A one-way request.
     #[must_use]
     pub fn notice(code: i32) -> Self {
-        Self { code, version: VERSION, flag: ONEWAY, ..Self::default() }
+        Self {
+            code,
+            version: VERSION,
+            flag: ONEWAY,
+            ..Self::default()
+        }
     }
 
     /// The answer to a request, in the encoding it came in.
@@ -351,7 +385,11 @@ impl Command {
         Self {
             fields: self.fields.detached(),
             body: Bytes::copy_from_slice(&self.body),
-            chunks: self.chunks.iter().map(|chunk| Bytes::copy_from_slice(chunk)).collect(),
+            chunks: self
+                .chunks
+                .iter()
+                .map(|chunk| Bytes::copy_from_slice(chunk))
+                .collect(),
             remark: self.remark.clone(),
             ..*self
         }

@@ -7,86 +7,21 @@
 
 use crate::metrics::Ended;
 use crate::outbox::Outbox;
-use crate::{Channel, Command, FrameError, Limits, ListenerMetrics, frame};
+use crate::socket::{Moved, READ_START, READ_STEP_MAX, moved};
+use crate::{Channel, Command, FrameError, Limits, ListenerMetrics, Outcome, Serve, frame};
 use bytes::BytesMut;
-use std::future::Future;
 use std::io;
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-/// A boxed future of an answer that comes later; `None` answers nothing.
-pub type LaterFuture = Pin<Box<dyn Future<Output = Option<Command>> + Send>>;
-
-/// What a handler makes of a request.
-pub enum Outcome {
-    /// The answer.
-    Reply(Command),
-    /// The answer comes soon (a disk, another server); a stop waits for it.
-    Later(LaterFuture),
-    /// The answer may take long (a long poll); a stop drops it.
-    Parked(LaterFuture),
-    /// No answer.
-    None,
-}
-
-impl std::fmt::Debug for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Reply(command) => f.debug_tuple("Reply").field(command).finish(),
-            Self::Later(_) => f.write_str("Later"),
-            Self::Parked(_) => f.write_str("Parked"),
-            Self::None => f.write_str("None"),
-        }
-    }
-}
-
-impl Outcome {
-    /// An answer that comes soon.
-    pub fn later(answer: impl Future<Output = Option<Command>> + Send + 'static) -> Self {
-        Self::Later(Box::pin(answer))
-    }
-
-    /// An answer that may take long.
-    pub fn parked(answer: impl Future<Output = Option<Command>> + Send + 'static) -> Self {
-        Self::Parked(Box::pin(answer))
-    }
-}
-
-/// What serves the requests of a listener's connections.
-pub trait Serve: Send + Sync + 'static {
-    /// What is remembered of one connection.
-    type Peer: Send + Sync + 'static;
-
-    /// A connection has sent its first bytes.
-    fn opened(&self, channel: &Channel) -> Arc<Self::Peer>;
-
-    /// Handles one request. Requests of one connection come one after the other, in their order: what
-    /// is awaited in here holds up the requests behind it. Answers to one-way requests are dropped.
-    fn handle(
-        &self,
-        peer: &Arc<Self::Peer>,
-        request: Command,
-    ) -> impl Future<Output = Outcome> + Send;
-
-    /// The connection is gone; called exactly once per `opened`.
-    fn closed(&self, peer: &Arc<Self::Peer>);
-}
-
-/// First size of the read buffer, in bytes; before it there is only the stack.
-const READ_START: usize = 8 << 10;
-/// Largest step by which the read buffer grows ahead of the bytes, in bytes.
-const READ_STEP_MAX: usize = 256 << 10;
 /// An empty read buffer above this, in bytes, is given back.
 const READ_KEPT: usize = 64 << 10;
-/// Read on the stack when there is no buffer, in bytes.
-const READ_STACK: usize = 4 << 10;
 /// Idle time after which buffers are given back.
 const BUFFERS_KEPT: Duration = Duration::from_secs(5);
 
@@ -144,12 +79,6 @@ enum End {
     Stop,
 }
 
-/// What the socket did.
-enum Moved {
-    Read(usize),
-    Wrote(usize),
-}
-
 impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     pub(crate) fn new(
         stream: T,
@@ -174,7 +103,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             stop,
             quiet_since: Instant::now(),
             stalled_since: None,
-            registered: Registered { handler, peer, channel },
+            registered: Registered {
+                handler,
+                peer,
+                channel,
+            },
         }
     }
 
@@ -212,14 +145,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
 
     async fn work(&mut self) -> End {
         let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + BUFFERS_KEPT));
+        let (channel, mut stop) = (self.registered.channel.clone(), self.stop.clone());
+        let mut closing = std::pin::pin!(channel.closing());
+        let mut stopping = std::pin::pin!(stopped(&mut stop));
         loop {
             if let Err(end) = self.handle_all().await {
                 return end;
             }
+            self.watch_output(&mut alarm);
             let unsent = self.output.len();
             let may_take = unsent < self.limits.unsent_bytes_max;
             let may_read = may_take && self.waiting.len() < self.limits.waiting_max;
-            let channel = &self.registered.channel;
             tokio::select! {
                 biased;
                 moved = moved(&mut self.stream, &mut self.input, &mut self.output, self.step, may_read) => {
@@ -233,8 +169,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 Some(answer) = self.waiting.join_next(), if may_take && !self.waiting.is_empty() => {
                     self.answer(answer);
                 }
-                why = channel.closing() => return End::Closed(why),
-                () = stopped(&mut self.stop) => return End::Stop,
+                why = &mut closing => return End::Closed(why),
+                () = &mut stopping => return End::Stop,
                 () = &mut alarm => {
                     if let Some(end) = self.alarm(&mut alarm) {
                         return end;
@@ -242,7 +178,6 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 }
             }
             self.collect();
-            self.watch_output(&mut alarm);
         }
     }
 
@@ -273,7 +208,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     }
 
     async fn handle(&mut self, command: Command) {
-        let Registered { handler, peer, channel } = &self.registered;
+        let Registered {
+            handler,
+            peer,
+            channel,
+        } = &self.registered;
         channel.saw(command.encoding);
         if command.is_response() {
             let opaque = command.opaque;
@@ -297,7 +236,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         self.soon += usize::from(soon);
         self.waiting.spawn(async move {
             let command = answer.await;
-            Answer { command: command.filter(|_| !oneway), soon }
+            Answer {
+                command: command.filter(|_| !oneway),
+                soon,
+            }
         });
     }
 
@@ -406,7 +348,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         } else {
             due = due.min(release);
         }
-        alarm.as_mut().reset(stall.map_or(due, |stall| stall.min(due)));
+        alarm
+            .as_mut()
+            .reset(stall.map_or(due, |stall| stall.min(due)));
         None
     }
 
@@ -434,44 +378,4 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
 /// Resolves when the listener stops.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
-}
-
-/// Writes what waits, else reads what there is.
-async fn moved<T: AsyncRead + AsyncWrite + Unpin>(
-    stream: &mut T,
-    input: &mut BytesMut,
-    output: &mut Outbox,
-    step: usize,
-    may_read: bool,
-) -> io::Result<Moved> {
-    std::future::poll_fn(|cx| {
-        if !output.is_empty()
-            && let Poll::Ready(written) = output.poll_write(stream, cx)
-        {
-            return Poll::Ready(written.map(Moved::Wrote));
-        }
-        if may_read { poll_read(stream, input, step, cx) } else { Poll::Pending }
-    })
-    .await
-}
-
-fn poll_read<T: AsyncRead + Unpin>(
-    stream: &mut T,
-    input: &mut BytesMut,
-    step: usize,
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<Moved>> {
-    if input.capacity() == 0 {
-        let mut stack = [const { MaybeUninit::uninit() }; READ_STACK];
-        let mut space = ReadBuf::uninit(&mut stack);
-        std::task::ready!(Pin::new(stream).poll_read(cx, &mut space))?;
-        if !space.filled().is_empty() {
-            input.reserve(READ_START);
-            input.extend_from_slice(space.filled());
-        }
-        return Poll::Ready(Ok(Moved::Read(space.filled().len())));
-    }
-    input.reserve(step);
-    let read = std::pin::pin!(tokio::io::AsyncReadExt::read_buf(stream, input)).poll(cx);
-    std::task::ready!(read).map_or_else(|error| Poll::Ready(Err(error)), |bytes| Poll::Ready(Ok(Moved::Read(bytes))))
 }

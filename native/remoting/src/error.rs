@@ -54,7 +54,11 @@ impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             None => write!(f, "the custom field <{}> is null", self.field),
-            Some(value) => write!(f, "the custom field <{}> has an illegal value: {value:?}", self.field),
+            Some(value) => write!(
+                f,
+                "the custom field <{}> has an illegal value: {value:?}",
+                self.field
+            ),
         }
     }
 }

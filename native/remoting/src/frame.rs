@@ -48,7 +48,9 @@ pub fn cut(buffer: &mut BytesMut, limit: usize) -> Result<Cut, FrameError> {
         };
     };
     let claimed = i32::from_be_bytes(*length);
-    let rest = usize::try_from(claimed).ok().filter(|rest| *rest >= WORD && rest + LENGTH <= limit);
+    let rest = usize::try_from(claimed)
+        .ok()
+        .filter(|rest| *rest >= WORD && rest + LENGTH <= limit);
     let Some(rest) = rest else {
         return Err(opening(buffer, claimed, limit));
     };
@@ -71,7 +73,10 @@ pub fn cut(buffer: &mut BytesMut, limit: usize) -> Result<Cut, FrameError> {
 
 fn check_word(word: &[u8], rest: usize) -> Result<(Encoding, usize), FrameError> {
     let &[kind, a, b, c] = word else {
-        return Err(FrameError::Length { claimed: 0, limit: 0 });
+        return Err(FrameError::Length {
+            claimed: 0,
+            limit: 0,
+        });
     };
     let encoding = match kind {
         0 => Encoding::Json,
@@ -80,7 +85,10 @@ fn check_word(word: &[u8], rest: usize) -> Result<(Encoding, usize), FrameError>
     };
     let header_len = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
     if header_len > rest - WORD {
-        return Err(FrameError::HeaderLength { claimed: header_len, frame: rest });
+        return Err(FrameError::HeaderLength {
+            claimed: header_len,
+            frame: rest,
+        });
     }
     Ok((encoding, header_len))
 }
@@ -97,7 +105,10 @@ fn opening(buffer: &[u8], claimed: i32, limit: usize) -> FrameError {
     if starts(PROXY_TEXT) || starts(PROXY_BINARY) {
         return FrameError::Proxy;
     }
-    FrameError::Length { claimed: i64::from(claimed), limit }
+    FrameError::Length {
+        claimed: i64::from(claimed),
+        limit,
+    }
 }
 
 /// Cuts and decodes the first command of the buffer; `Ok(Err(n))` means `n` bytes in all are needed.
@@ -129,29 +140,58 @@ mod tests {
         assert_eq!(cut(&mut buffer(&bytes[..12]), LIMIT), Ok(Cut::Need(13)));
         bytes.push(0xff);
         let mut whole = buffer(&bytes);
-        let Ok(Cut::Frame(frame)) = cut(&mut whole, LIMIT) else { panic!("a frame") };
-        assert_eq!((&frame.header[..], &frame.body[..]), (&b"{}"[..], &b"xyz"[..]));
+        let Ok(Cut::Frame(frame)) = cut(&mut whole, LIMIT) else {
+            panic!("a frame")
+        };
+        assert_eq!(
+            (&frame.header[..], &frame.body[..]),
+            (&b"{}"[..], &b"xyz"[..])
+        );
         assert_eq!(&whole[..], [0xff]);
     }
 
     #[test]
     fn refuses_lengths_before_the_bytes_are_there() {
-        for claimed in [-1, i32::MIN, 0, 3, i32::MAX, LIMIT as i32] {
+        for claimed in [-1, i32::MIN, 0, 3, i32::MAX, 1 << 20] {
             let got = cut(&mut buffer(&claimed.to_be_bytes()), LIMIT);
-            assert!(matches!(got, Err(FrameError::Length { .. })), "{claimed}: {got:?}");
+            assert!(
+                matches!(got, Err(FrameError::Length { .. })),
+                "{claimed}: {got:?}"
+            );
         }
         let header = cut(&mut buffer(&[0, 0, 0, 8, 0, 0, 0, 5]), LIMIT);
-        assert_eq!(header, Err(FrameError::HeaderLength { claimed: 5, frame: 8 }));
-        assert_eq!(cut(&mut buffer(&[0, 0, 0, 8, 9, 0, 0, 0]), LIMIT), Err(FrameError::Encoding(9)));
+        assert_eq!(
+            header,
+            Err(FrameError::HeaderLength {
+                claimed: 5,
+                frame: 8
+            })
+        );
+        assert_eq!(
+            cut(&mut buffer(&[0, 0, 0, 8, 9, 0, 0, 0]), LIMIT),
+            Err(FrameError::Encoding(9))
+        );
     }
 
     #[test]
     fn names_strangers() {
         assert_eq!(cut(&mut buffer(&[0x16]), LIMIT), Err(FrameError::Tls));
-        assert_eq!(cut(&mut buffer(&[0x16, 3, 1, 2]), LIMIT), Err(FrameError::Tls));
-        assert_eq!(cut(&mut buffer(b"PROXY TCP4 1.2.3.4"), LIMIT), Err(FrameError::Proxy));
-        assert_eq!(cut(&mut buffer(b"\r\n\r\n\0\r\n"), LIMIT), Err(FrameError::Proxy));
-        assert!(matches!(cut(&mut buffer(b"GET / HTTP/1.1"), LIMIT), Err(FrameError::Length { .. })));
+        assert_eq!(
+            cut(&mut buffer(&[0x16, 3, 1, 2]), LIMIT),
+            Err(FrameError::Tls)
+        );
+        assert_eq!(
+            cut(&mut buffer(b"PROXY TCP4 1.2.3.4"), LIMIT),
+            Err(FrameError::Proxy)
+        );
+        assert_eq!(
+            cut(&mut buffer(b"\r\n\r\n\0\r\n"), LIMIT),
+            Err(FrameError::Proxy)
+        );
+        assert!(matches!(
+            cut(&mut buffer(b"GET / HTTP/1.1"), LIMIT),
+            Err(FrameError::Length { .. })
+        ));
     }
 
     proptest! {

@@ -82,7 +82,11 @@ pub fn standardize(body: &[u8]) -> Result<Cow<'_, [u8]>, JsonError> {
                 if places.len() >= DEPTH_MAX {
                     return wrong("nested too deeply", at);
                 }
-                places.push(if byte == b'{' { Place::Key } else { Place::Item });
+                places.push(if byte == b'{' {
+                    Place::Key
+                } else {
+                    Place::Item
+                });
                 at += 1;
             }
             b'}' | b']' => {
@@ -130,7 +134,12 @@ fn string_end(body: &[u8], at: usize) -> Result<usize, JsonError> {
             Some(b'"') => return Ok(end + 1),
             Some(b'\\') => end += 2,
             Some(_) => end += 1,
-            None => return Err(JsonError::Dialect { reason: "a string without end", at }),
+            None => {
+                return Err(JsonError::Dialect {
+                    reason: "a string without end",
+                    at,
+                });
+            }
         }
     }
 }
@@ -153,7 +162,12 @@ fn object_end(body: &[u8], at: usize) -> Result<usize, JsonError> {
                 }
             }
             Some(_) => {}
-            None => return Err(JsonError::Dialect { reason: "an object without end", at }),
+            None => {
+                return Err(JsonError::Dialect {
+                    reason: "an object without end",
+                    at,
+                });
+            }
         }
         end += 1;
     }
@@ -161,8 +175,16 @@ fn object_end(body: &[u8], at: usize) -> Result<usize, JsonError> {
 
 /// The place behind a number or word that starts at `at`.
 fn bare_end(body: &[u8], at: usize) -> usize {
-    let mark = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'{' | b'}' | b'[' | b']' | b':' | b',');
-    body[at..].iter().position(mark).map_or(body.len(), |len| at + len.max(1))
+    let mark = |byte: &u8| {
+        matches!(
+            byte,
+            b' ' | b'\t' | b'\r' | b'\n' | b'"' | b'{' | b'}' | b'[' | b']' | b':' | b','
+        )
+    };
+    body[at..]
+        .iter()
+        .position(mark)
+        .map_or(body.len(), |len| at + len.max(1))
 }
 
 fn quote(text: &[u8], out: &mut Vec<u8>) {
@@ -225,7 +247,11 @@ struct Dialect {
 impl Dialect {
     fn settle<W: ?Sized + Write>(&mut self, writer: &mut W, bare: bool) -> io::Result<()> {
         if self.key == KeyState::Start {
-            self.key = if bare { KeyState::Bare } else { KeyState::Quoted };
+            self.key = if bare {
+                KeyState::Bare
+            } else {
+                KeyState::Quoted
+            };
             if !bare {
                 writer.write_all(b"\"")?;
             }
@@ -244,9 +270,17 @@ macro_rules! bare_numbers {
 }
 
 impl Formatter for Dialect {
-    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+    fn begin_object_key<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
         self.key = KeyState::Start;
-        if first { Ok(()) } else { writer.write_all(b",") }
+        if first {
+            Ok(())
+        } else {
+            writer.write_all(b",")
+        }
     }
 
     fn end_object_key<W: ?Sized + Write>(&mut self, _writer: &mut W) -> io::Result<()> {
@@ -255,20 +289,36 @@ impl Formatter for Dialect {
     }
 
     fn begin_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        if self.key == KeyState::Start { Ok(()) } else { writer.write_all(b"\"") }
+        if self.key == KeyState::Start {
+            Ok(())
+        } else {
+            writer.write_all(b"\"")
+        }
     }
 
     fn end_string<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
         self.settle(writer, false)?;
-        if self.key == KeyState::Bare { Ok(()) } else { writer.write_all(b"\"") }
+        if self.key == KeyState::Bare {
+            Ok(())
+        } else {
+            writer.write_all(b"\"")
+        }
     }
 
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         self.settle(writer, fragment.starts_with('{'))?;
         writer.write_all(fragment.as_bytes())
     }
 
-    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+    fn write_char_escape<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        escape: CharEscape,
+    ) -> io::Result<()> {
         self.settle(writer, false)?;
         match (self.key, &escape) {
             (KeyState::Bare, CharEscape::Quote) => writer.write_all(b"\""),
@@ -287,7 +337,11 @@ impl Formatter for Dialect {
 struct Ascii;
 
 impl Formatter for Ascii {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         if fragment.is_ascii() {
             return writer.write_all(fragment.as_bytes());
         }
@@ -318,7 +372,10 @@ mod tests {
 
     #[test]
     fn quotes_bare_keys_outside_strings_only() {
-        assert_eq!(standard(r#"{0:"a:1,b",-3 : {7:[1,{8:true}]}}"#), r#"{"0":"a:1,b","-3" : {"7":[1,{"8":true}]}}"#);
+        assert_eq!(
+            standard(r#"{0:"a:1,b",-3 : {7:[1,{8:true}]}}"#),
+            r#"{"0":"a:1,b","-3" : {"7":[1,{"8":true}]}}"#
+        );
         assert_eq!(standard(r#"{"a":"{0:1}"}"#), r#"{"a":"{0:1}"}"#);
         assert_eq!(
             standard(r#"{{"brokerName":"b\"}","queueId":0}:{1:2},{"x":1}:3}"#),
@@ -328,24 +385,49 @@ mod tests {
 
     #[test]
     fn refuses_references_and_unbalanced_marks() {
-        for text in [r#"{"a":{"$ref":"$.b"}}"#, "}", "[}", r#"{"a"#, "{{", &"[".repeat(1_000_000)] {
+        for text in [
+            r#"{"a":{"$ref":"$.b"}}"#,
+            "}",
+            "[}",
+            r#"{"a"#,
+            "{{",
+            &"[".repeat(1_000_000),
+        ] {
             assert!(standardize(text.as_bytes()).is_err(), "{:.40}", text);
         }
     }
 
     #[test]
     fn writes_bare_keys_and_reads_them_back() {
-        let queue = |id| QueueKey(MessageQueue { broker_name: "b\"x".into(), queue_id: id, topic: "t".into() });
-        let table: BTreeMap<QueueKey, BTreeMap<i32, String>> =
-            [(queue(0), [(0, "x:\"1".to_owned()), (-1, String::new())].into()), (queue(1), BTreeMap::new())].into();
+        let queue = |id| {
+            QueueKey(MessageQueue {
+                broker_name: "b\"x".into(),
+                queue_id: id,
+                topic: "t".into(),
+            })
+        };
+        let table: BTreeMap<QueueKey, BTreeMap<i32, String>> = [
+            (
+                queue(0),
+                [(0, "x:\"1".to_owned()), (-1, String::new())].into(),
+            ),
+            (queue(1), BTreeMap::new()),
+        ]
+        .into();
         let text = write(&table);
         assert_eq!(
             std::str::from_utf8(&text).unwrap(),
             r#"{{"brokerName":"b\"x","queueId":0,"topic":"t"}:{-1:"",0:"x:\"1"},{"brokerName":"b\"x","queueId":1,"topic":"t"}:{}}"#
         );
-        assert_eq!(read::<BTreeMap<QueueKey, BTreeMap<i32, String>>>(&text).unwrap(), table);
+        assert_eq!(
+            read::<BTreeMap<QueueKey, BTreeMap<i32, String>>>(&text).unwrap(),
+            table
+        );
         let standard: BTreeMap<&str, BTreeMap<i32, &str>> = [("", [(0, "é😀")].into())].into();
-        assert_eq!(&write_standard(&standard)[..], br#"{"":{"0":"\u00e9\ud83d\ude00"}}"#);
+        assert_eq!(
+            &write_standard(&standard)[..],
+            br#"{"":{"0":"\u00e9\ud83d\ude00"}}"#
+        );
         assert_eq!(&write(&standard)[..], "{\"\":{0:\"é😀\"}}".as_bytes());
     }
 

@@ -55,7 +55,8 @@ impl RemotingMetrics {
             IntCounterVec::new(Opts::new(name, help), labels)
         };
         Ok(Self {
-            connections: registry.add(gauge("twinmq_remoting_connections", "Open connections.")?)?,
+            connections: registry
+                .add(gauge("twinmq_remoting_connections", "Open connections.")?)?,
             closed: registry.add(counter(
                 "twinmq_remoting_closed_total",
                 "Connections that ended, by reason.",
@@ -91,9 +92,11 @@ impl ListenerMetrics {
     /// Counts into nowhere: for outgoing connections and for tests.
     #[must_use]
     pub fn detached() -> Self {
-        let counter = || IntCounter::new("unused", "unused").unwrap_or_else(|_| unreachable!("a legal name"));
+        let counter =
+            || IntCounter::new("unused", "unused").unwrap_or_else(|_| unreachable!("a legal name"));
         Self {
-            connections: IntGauge::new("unused", "unused").unwrap_or_else(|_| unreachable!("a legal name")),
+            connections: IntGauge::new("unused", "unused")
+                .unwrap_or_else(|_| unreachable!("a legal name")),
             closed: [counter(), counter(), counter(), counter(), counter()],
             refused: counter(),
             received: counter(),

@@ -67,7 +67,11 @@ impl Outbox {
         } else {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let mut count = 0;
-            let parts = self.pieces.iter().map(|piece| &piece[..]).chain([&self.tail[..]]);
+            let parts = self
+                .pieces
+                .iter()
+                .map(|piece| &piece[..])
+                .chain([&self.tail[..]]);
             for (slice, part) in slices.iter_mut().zip(parts) {
                 *slice = IoSlice::new(part);
                 count += 1;
@@ -117,8 +121,9 @@ mod tests {
     async fn pieces_arrive_whole_and_in_order_through_a_narrow_pipe() {
         let (mut near, mut far) = tokio::io::duplex(100);
         let mut out = Outbox::default();
-        let chunks: Vec<Bytes> =
-            (0..200u8).map(|n| Bytes::from(vec![n; if n % 3 == 0 { 5000 } else { 7 }])).collect();
+        let chunks: Vec<Bytes> = (0..200u8)
+            .map(|n| Bytes::from(vec![n; if n % 3 == 0 { 5000 } else { 7 }]))
+            .collect();
         let body: Vec<u8> = chunks.concat();
         let command = Command::request(1).with_chunks(chunks);
         out.push(&command);
@@ -129,7 +134,9 @@ mod tests {
             far.read_to_end(&mut got).await.map(|_| got)
         });
         while !out.is_empty() {
-            std::future::poll_fn(|cx| out.poll_write(&mut near, cx)).await.unwrap();
+            std::future::poll_fn(|cx| out.poll_write(&mut near, cx))
+                .await
+                .unwrap();
         }
         drop(near);
         let mut got = BytesMut::from(&reader.await.unwrap().unwrap()[..]);

@@ -1,7 +1,7 @@
 //! Accepts connections up to a cap, runs each in its own task, drains them all at the end.
 
-use crate::connection::{Connection, Serve, stopped};
-use crate::{Channel, Limits, ListenerMetrics};
+use crate::connection::{Connection, stopped};
+use crate::{Channel, Limits, ListenerMetrics, Serve};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -65,7 +65,9 @@ pub async fn serve<S: Serve>(
             metrics.clone(),
             stopped.clone(),
         ));
-        metrics.connections.set(i64::try_from(connections.len()).unwrap_or(i64::MAX));
+        metrics
+            .connections
+            .set(i64::try_from(connections.len()).unwrap_or(i64::MAX));
     }
     drop(listener);
     stop.send_replace(true);
@@ -76,7 +78,10 @@ pub async fn serve<S: Serve>(
         }
     });
     if drained.await.is_err() {
-        tracing::warn!(open = connections.len(), "connections did not drain in time");
+        tracing::warn!(
+            open = connections.len(),
+            "connections did not drain in time"
+        );
         connections.shutdown().await;
     }
     metrics.connections.set(0);
@@ -99,8 +104,9 @@ async fn attend<S: Serve>(
     metrics: ListenerMetrics,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut first = [0];
     let opened = tokio::select! {
-        ready = stream.readable() => ready,
+        opened = stream.peek(&mut first) => opened,
         () = tokio::time::sleep(limits.idle()) => {
             tracing::info!(%remote, "connection closed: it never sent anything");
             metrics.ended(crate::metrics::Ended::Idle);
@@ -108,7 +114,10 @@ async fn attend<S: Serve>(
         }
         () = stopped(&mut stop) => return,
     };
-    let (Ok(()), Ok(local)) = (opened, stream.local_addr()) else { return };
+    let (Ok(1..), Ok(local)) = (opened, stream.local_addr()) else {
+        metrics.ended(crate::metrics::Ended::Peer);
+        return;
+    };
     prepare(&stream);
     let (channel, backlog) = Channel::new(remote, local, limits.backlog_max);
     Box::pin(Connection::new(stream, channel, backlog, handler, limits, metrics, stop).run()).await;
@@ -117,7 +126,51 @@ async fn attend<S: Serve>(
 /// No delay for small writes; keep-alive so that vanished peers are noticed.
 pub(crate) fn prepare(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
-    if let Err(error) = stream.set_nodelay(true).and_then(|()| socket.set_keepalive(true)) {
+    if let Err(error) = stream
+        .set_nodelay(true)
+        .and_then(|()| socket.set_keepalive(true))
+    {
         tracing::debug!(%error, "socket options");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, Outcome};
+
+    struct Echo;
+
+    impl Serve for Echo {
+        type Peer = ();
+
+        fn opened(&self, _channel: &Channel) -> Arc<()> {
+            Arc::new(())
+        }
+
+        async fn handle(&self, _peer: &Arc<()>, request: Command) -> Outcome {
+            Outcome::Reply(Command::response_to(&request, 0))
+        }
+
+        fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_never_sent_anything_costs_little() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (stream, _) = tokio::join!(TcpStream::connect(addr), listener.accept());
+        let (_stop, stopped) = watch::channel(false);
+        let limits = Arc::new(Limits::default());
+        let future = attend(
+            stream.unwrap(),
+            addr,
+            Arc::new(Echo),
+            limits,
+            ListenerMetrics::detached(),
+            stopped,
+        );
+        let bytes = size_of_val(&future);
+        assert!(bytes <= 2048, "{bytes} bytes before the first byte");
     }
 }

@@ -132,6 +132,7 @@ fn asked(request: FetchRequest, version: i16) -> Asked {
 /// Reads until the request is satisfied. True if it was parked.
 async fn gather(front: &Front, wants: &[Want], limits: &Limits, version: i16) -> (Vec<Read>, bool) {
     let deadline = Instant::now() + limits.wait;
+    let (version_before, _) = front.core.catalog.version();
     let mut resolved = resolve(front, wants);
     let reading = Reading {
         consuming: &front.core.consuming,
@@ -144,7 +145,9 @@ async fn gather(front: &Front, wants: &[Want], limits: &Limits, version: i16) ->
         return (first, false);
     }
     let mut changes = front.core.catalog.changes();
-    changes.mark_unchanged();
+    if *changes.borrow_and_update() != version_before {
+        resolved = resolve(front, wants);
+    }
     loop {
         // Register, then look, then wait: nothing that comes in between is missed.
         let mut watch = {

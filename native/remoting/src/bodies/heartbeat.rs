@@ -90,7 +90,11 @@ impl Default for SubscriptionData {
 
 fn expression_type<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let kind = text(deserializer)?;
-    Ok(if kind.is_empty() { "TAG".to_owned() } else { kind })
+    Ok(if kind.is_empty() {
+        "TAG".to_owned()
+    } else {
+        kind
+    })
 }
 
 /// A client's membership in a consumer group.
@@ -172,10 +176,19 @@ mod tests {
         let cpp = br#"{"clientID":"10.0.0.9@1","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"g","messageModel":1,"subscriptionDataSet":[{"codeSet":[2598919],"subString":"TagA","subVersion":"1700000000000","tagsSet":["TagA"],"topic":"t"}]}],"producerDataSet":[{"groupName":"pg"}]}"#;
         let java: HeartbeatData = json::read(java).unwrap();
         assert_eq!(java, json::read(cpp).unwrap());
-        assert_eq!(java.consumer_data_set[0].consume_from_where, ConsumeFrom::FirstOffset);
-        assert_eq!(json::read::<HeartbeatData>(&json::write(&java)).unwrap(), java);
-        let bare: HeartbeatData = json::read(br#"{"clientID":"c","consumerDataSet":null}"#).unwrap();
+        assert_eq!(
+            java.consumer_data_set[0].consume_from_where,
+            ConsumeFrom::FirstOffset
+        );
+        assert_eq!(
+            json::read::<HeartbeatData>(&json::write(&java)).unwrap(),
+            java
+        );
+        let bare: HeartbeatData =
+            json::read(br#"{"clientID":"c","consumerDataSet":null}"#).unwrap();
         assert!(bare.consumer_data_set.is_empty());
-        assert!(json::read::<HeartbeatData>(br#"{"consumerDataSet":[{"messageModel":"X"}]}"#).is_err());
+        assert!(
+            json::read::<HeartbeatData>(br#"{"consumerDataSet":[{"messageModel":"X"}]}"#).is_err()
+        );
     }
 }

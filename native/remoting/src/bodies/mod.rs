@@ -49,7 +49,9 @@ impl Serialize for QueueKey {
 impl<'de> Deserialize<'de> for QueueKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        crate::json::read(text.as_bytes()).map(Self).map_err(D::Error::custom)
+        crate::json::read(text.as_bytes())
+            .map(Self)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -101,7 +103,9 @@ where
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<N, E> {
-            text.trim().parse().map_err(|_| E::custom("text that is no number"))
+            text.trim()
+                .parse()
+                .map_err(|_| E::custom("text that is no number"))
         }
 
         fn visit_unit<E: Error>(self) -> Result<N, E> {

@@ -51,10 +51,21 @@ impl ResetOffsets {
     #[must_use]
     pub fn list(&self) -> ResetOffsetList {
         let offset_table = self.offset_table.iter().map(|(QueueKey(queue), offset)| {
-            let MessageQueue { broker_name, queue_id, topic } = queue.clone();
-            QueueOffset { broker_name, offset: *offset, queue_id, topic }
+            let MessageQueue {
+                broker_name,
+                queue_id,
+                topic,
+            } = queue.clone();
+            QueueOffset {
+                broker_name,
+                offset: *offset,
+                queue_id,
+                topic,
+            }
         });
-        ResetOffsetList { offset_table: offset_table.collect() }
+        ResetOffsetList {
+            offset_table: offset_table.collect(),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A broker's registration (103): `RegisterBrokerBody` as JSON, and the compressed form, a zlib stream
 //! of parts with lengths that is unpacked within a limit.
 
-use super::topic::{TopicConfig, TopicTable};
 use super::or_default;
+use super::topic::{TopicConfig, TopicTable};
 use crate::json::{self, JsonError};
 use bytes::Bytes;
 use flate2::Compression;
@@ -52,12 +52,18 @@ impl RegisterBrokerBody {
     ///
     /// # Errors
     /// It does not parse.
-    pub fn decode(body: &[u8], compressed: bool, unpacked_max: usize) -> Result<Self, RegistrationError> {
+    pub fn decode(
+        body: &[u8],
+        compressed: bool,
+        unpacked_max: usize,
+    ) -> Result<Self, RegistrationError> {
         if !compressed {
             return Ok(json::read(body)?);
         }
         let mut bytes = Vec::new();
-        let limit = u64::try_from(unpacked_max).unwrap_or(u64::MAX).saturating_add(1);
+        let limit = u64::try_from(unpacked_max)
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
         ZlibDecoder::new(body).take(limit).read_to_end(&mut bytes)?;
         if bytes.len() > unpacked_max {
             return Err(RegistrationError::TooLong(unpacked_max));
@@ -68,9 +74,12 @@ impl RegisterBrokerBody {
         wrapper.data_version = json::read(parts.part()?)?;
         for _ in 0..parts.count()? {
             let topic = topic_line(parts.part()?)?;
-            wrapper.topic_config_table.insert(topic.topic_name.clone(), topic);
+            wrapper
+                .topic_config_table
+                .insert(topic.topic_name.clone(), topic);
         }
-        out.filter_server_list = json::read::<Option<Vec<String>>>(parts.part()?)?.unwrap_or_default();
+        out.filter_server_list =
+            json::read::<Option<Vec<String>>>(parts.part()?)?.unwrap_or_default();
         // The mappings of static topics follow from 5.0 on; they are not served.
         Ok(out)
     }
@@ -125,9 +134,13 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn count(&mut self) -> Result<usize, RegistrationError> {
-        let (count, rest) = self.bytes.split_first_chunk().ok_or(RegistrationError::Part("cut short"))?;
+        let (count, rest) = self
+            .bytes
+            .split_first_chunk()
+            .ok_or(RegistrationError::Part("cut short"))?;
         self.bytes = rest;
-        usize::try_from(i32::from_be_bytes(*count)).map_err(|_| RegistrationError::Part("a negative count"))
+        usize::try_from(i32::from_be_bytes(*count))
+            .map_err(|_| RegistrationError::Part("a negative count"))
     }
 
     fn part(&mut self) -> Result<&'a [u8], RegistrationError> {
@@ -141,8 +154,11 @@ impl<'a> Parts<'a> {
 
 /// `name read write perm filter attributes`; 4.x writes no attributes.
 fn topic_line(line: &[u8]) -> Result<TopicConfig, RegistrationError> {
-    let bad = RegistrationError::Part("a topic that is no line of name, queues, permission and filter");
-    let Ok(line) = std::str::from_utf8(line) else { return Err(bad) };
+    let bad =
+        RegistrationError::Part("a topic that is no line of name, queues, permission and filter");
+    let Ok(line) = std::str::from_utf8(line) else {
+        return Err(bad);
+    };
     let mut words = line.splitn(6, ' ');
     let mut word = || words.next().filter(|word| !word.is_empty());
     let (Some(name), Some(read), Some(write), Some(perm), Some(filter)) =
@@ -168,7 +184,6 @@ fn topic_line(line: &[u8]) -> Result<TopicConfig, RegistrationError> {
     })
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,7 +200,11 @@ mod tests {
         RegisterBrokerBody {
             filter_server_list: vec![],
             topic_config_serialize_wrapper: TopicTable {
-                data_version: DataVersion { counter: 3, state_version: 0, timestamp: 1_700_000_000_000 },
+                data_version: DataVersion {
+                    counter: 3,
+                    state_version: 0,
+                    timestamp: 1_700_000_000_000,
+                },
                 topic_config_table: table.map(|(name, topic)| (name.to_owned(), topic)).into(),
                 ..TopicTable::default()
             },
@@ -194,17 +213,29 @@ mod tests {
 
     #[test]
     fn both_forms_read_back() {
-        assert_eq!(RegisterBrokerBody::decode(&body().json(), false, 0).unwrap(), body());
+        assert_eq!(
+            RegisterBrokerBody::decode(&body().json(), false, 0).unwrap(),
+            body()
+        );
         let packed = body().packed().unwrap();
-        assert_eq!(RegisterBrokerBody::decode(&packed, true, 1 << 20).unwrap(), body());
+        assert_eq!(
+            RegisterBrokerBody::decode(&packed, true, 1 << 20).unwrap(),
+            body()
+        );
         let short = RegisterBrokerBody::decode(&packed, true, 50);
-        assert!(matches!(short, Err(RegistrationError::TooLong(50))), "{short:?}");
+        assert!(
+            matches!(short, Err(RegistrationError::TooLong(50))),
+            "{short:?}"
+        );
     }
 
     #[test]
     fn topics_of_4x_have_no_attributes() {
         let topic = topic_line(b"t 8 4 6 SINGLE_TAG").unwrap();
-        assert_eq!((topic.read_queue_nums, topic.write_queue_nums, topic.perm), (8, 4, 6));
+        assert_eq!(
+            (topic.read_queue_nums, topic.write_queue_nums, topic.perm),
+            (8, 4, 6)
+        );
         assert!(topic_line(b"t 8 4").is_err());
         assert!(topic_line(b"t x 4 6 SINGLE_TAG").is_err());
     }

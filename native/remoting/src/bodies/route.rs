@@ -89,7 +89,11 @@ mod tests {
     fn route() -> TopicRouteData {
         TopicRouteData {
             broker_datas: vec![BrokerData {
-                broker_addrs: [(0, "10.0.0.1:10911".to_owned()), (1, "[::1]:10911".to_owned())].into(),
+                broker_addrs: [
+                    (0, "10.0.0.1:10911".to_owned()),
+                    (1, "[::1]:10911".to_owned()),
+                ]
+                .into(),
                 broker_name: "broker-a".into(),
                 cluster: "DefaultCluster".into(),
                 ..BrokerData::default()
@@ -113,7 +117,10 @@ mod tests {
         assert_eq!(&route().body(317, true)[..], new.as_bytes());
         assert_eq!(&route().body(401, false)[..], new.as_bytes());
         for form in [old, &new] {
-            assert_eq!(json::read::<TopicRouteData>(form.as_bytes()).unwrap(), route());
+            assert_eq!(
+                json::read::<TopicRouteData>(form.as_bytes()).unwrap(),
+                route()
+            );
         }
     }
 }

@@ -26,7 +26,10 @@ pub trait Slot<'a>: Sized {
 }
 
 fn illegal(field: &'static str, value: &str) -> FieldError {
-    FieldError { field, value: Some(value.chars().take(64).collect()) }
+    FieldError {
+        field,
+        value: Some(value.chars().take(64).collect()),
+    }
 }
 
 impl<'a> Slot<'a> for &'a str {

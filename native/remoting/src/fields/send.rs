@@ -104,22 +104,40 @@ mod tests {
     #[test]
     fn both_spellings_read_the_same() {
         let letters: Fields = [
-            ("a", "pg"), ("b", "t"), ("c", "TBW102"), ("d", "4"), ("e", "-1"), ("f", "0"),
-            ("g", "1700000000000"), ("h", "0"), ("i", "K\u{1}v\u{2}"), ("m", "true"), ("x", "kept"),
+            ("a", "pg"),
+            ("b", "t"),
+            ("c", "TBW102"),
+            ("d", "4"),
+            ("e", "-1"),
+            ("f", "0"),
+            ("g", "1700000000000"),
+            ("h", "0"),
+            ("i", "K\u{1}v\u{2}"),
+            ("m", "true"),
+            ("x", "kept"),
         ]
         .into_iter()
         .collect();
         let names: Fields = [
-            ("producerGroup", "pg"), ("topic", "t"), ("defaultTopic", "TBW102"),
-            ("defaultTopicQueueNums", "4"), ("queueId", "-1"), ("sysFlag", "0"),
-            ("bornTimestamp", "1700000000000"), ("flag", "0"), ("properties", "K\u{1}v\u{2}"),
+            ("producerGroup", "pg"),
+            ("topic", "t"),
+            ("defaultTopic", "TBW102"),
+            ("defaultTopicQueueNums", "4"),
+            ("queueId", "-1"),
+            ("sysFlag", "0"),
+            ("bornTimestamp", "1700000000000"),
+            ("flag", "0"),
+            ("properties", "K\u{1}v\u{2}"),
             ("batch", "TRUE"),
         ]
         .into_iter()
         .collect();
         let send = Send::read(&letters).unwrap();
         assert_eq!(send, Send::read(&names).unwrap());
-        assert_eq!((send.queue_id, send.batch, send.reconsume_times), (-1, Some(true), None));
+        assert_eq!(
+            (send.queue_id, send.batch, send.reconsume_times),
+            (-1, Some(true), None)
+        );
         let mut written = Fields::new();
         send.write(&mut written);
         assert_eq!(Send::read(&written).unwrap(), send);
@@ -132,6 +150,9 @@ mod tests {
         assert_eq!(error.to_string(), "the custom field <d> is null");
         let fields: Fields = [("offset", "1x"), ("group", "g")].into_iter().collect();
         let error = SendBack::read(&fields).unwrap_err();
-        assert_eq!((error.field, error.value.as_deref()), ("offset", Some("1x")));
+        assert_eq!(
+            (error.field, error.value.as_deref()),
+            ("offset", Some("1x"))
+        );
     }
 }

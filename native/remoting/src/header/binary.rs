@@ -19,7 +19,10 @@ fn widen(code: i16, response: bool) -> i32 {
 }
 
 /// Codes beyond sixteen bits are cut as Java cuts them.
-#[expect(clippy::cast_possible_truncation, reason = "the wire has sixteen bits, Java cuts the same way")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the wire has sixteen bits, Java cuts the same way"
+)]
 fn narrow(number: i32) -> i16 {
     number as i16
 }
@@ -31,8 +34,14 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
-        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>());
-        let found = *found.ok_or(FrameError::Header { reason: "cut short", at: self.at })?;
+        let found = self
+            .bytes
+            .get(self.at..)
+            .and_then(|rest| rest.first_chunk::<N>());
+        let found = *found.ok_or(FrameError::Header {
+            reason: "cut short",
+            at: self.at,
+        })?;
         self.at += N;
         Ok(found)
     }
@@ -53,20 +62,30 @@ impl Reader<'_> {
 
     fn take(&mut self, len: Option<usize>, at: usize) -> Result<(usize, usize), FrameError> {
         let start = self.at;
-        let end = len.and_then(|len| start.checked_add(len)).filter(|end| *end <= self.bytes.len());
-        let end = end.ok_or(FrameError::Header { reason: "a length beyond the header", at })?;
+        let end = len
+            .and_then(|len| start.checked_add(len))
+            .filter(|end| *end <= self.bytes.len());
+        let end = end.ok_or(FrameError::Header {
+            reason: "a length beyond the header",
+            at,
+        })?;
         self.at = end;
         Ok((start, end))
     }
 }
 
 fn text(bytes: &[u8], (start, end): (usize, usize)) -> Result<&str, FrameError> {
-    std::str::from_utf8(&bytes[start..end])
-        .map_err(|_| FrameError::Header { reason: "not UTF-8", at: start })
+    std::str::from_utf8(&bytes[start..end]).map_err(|_| FrameError::Header {
+        reason: "not UTF-8",
+        at: start,
+    })
 }
 
 pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
-    let mut reader = Reader { bytes: &header, at: 0 };
+    let mut reader = Reader {
+        bytes: &header,
+        at: 0,
+    };
     let code = i16::from_be_bytes(reader.array()?);
     let [language] = reader.array()?;
     let version = i16::from_be_bytes(reader.array()?);
@@ -76,9 +95,16 @@ pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
     let remark = text(&header, remark)?;
     let remark = (!remark.is_empty()).then(|| Cow::Owned(remark.to_owned()));
     // Some peers end the header after the remark when there are no fields.
-    let (start, end) = if reader.at == header.len() { (reader.at, reader.at) } else { reader.range()? };
+    let (start, end) = if reader.at == header.len() {
+        (reader.at, reader.at)
+    } else {
+        reader.range()?
+    };
     let mut fields = Fields::over(header.clone());
-    let mut reader = Reader { bytes: &header[..end], at: start };
+    let mut reader = Reader {
+        bytes: &header[..end],
+        at: start,
+    };
     while reader.at < end {
         let key = reader.short_range()?;
         let value = reader.range()?;
@@ -87,10 +113,16 @@ pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
         if value.0 == value.1 {
             continue;
         }
-        let pieces = (Fields::head_piece(key.0, key.1), Fields::head_piece(value.0, value.1));
+        let pieces = (
+            Fields::head_piece(key.0, key.1),
+            Fields::head_piece(value.0, value.1),
+        );
         let pushed = matches!(pieces, (Some(key), Some(value)) if fields.push(key, value));
         if !pushed {
-            return Err(FrameError::Header { reason: "too many fields", at: key.0 });
+            return Err(FrameError::Header {
+                reason: "too many fields",
+                at: key.0,
+            });
         }
     }
     Ok(Command {
@@ -116,7 +148,9 @@ pub(super) fn encode(command: &Command, out: &mut BytesMut) {
     let start = out.len();
     out.put_u32(0);
     for (key, value) in command.fields.iter() {
-        let Ok(key_len) = i16::try_from(key.len()) else { continue };
+        let Ok(key_len) = i16::try_from(key.len()) else {
+            continue;
+        };
         if value.is_empty() {
             continue;
         }

@@ -5,6 +5,7 @@
 //! remark; `extFields` may be null or missing; unknown keys are skipped, however deep.
 
 use crate::command::{Fields, Piece};
+use crate::escape::{quote, unescape};
 use crate::{Command, FrameError, Language};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::borrow::Cow;
@@ -29,7 +30,10 @@ type Result<T> = std::result::Result<T, FrameError>;
 
 impl<'a> Scanner<'a> {
     fn wrong<T>(&self, reason: &'static str) -> Result<T> {
-        Err(FrameError::Header { reason, at: self.at })
+        Err(FrameError::Header {
+            reason,
+            at: self.at,
+        })
     }
 
     /// The next byte that is not white space, not taken.
@@ -93,7 +97,11 @@ impl<'a> Scanner<'a> {
         }
         let end = self.at;
         self.at += 1;
-        Ok(Quoted { start, end, escaped })
+        Ok(Quoted {
+            start,
+            end,
+            escaped,
+        })
     }
 
     /// A number, boolean or null: everything up to the next mark.
@@ -101,7 +109,10 @@ impl<'a> Scanner<'a> {
         self.peek()?;
         let start = self.at;
         while let Some(byte) = self.bytes.get(self.at) {
-            if matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'[') {
+            if matches!(
+                byte,
+                b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'['
+            ) {
                 break;
             }
             self.at += 1;
@@ -205,7 +216,11 @@ impl<'a> Scanner<'a> {
 
     fn fields(&mut self, fields: &mut Fields) -> Result<()> {
         if self.peek()? != b'{' {
-            return if self.bare()? == "null" { Ok(()) } else { self.wrong("extFields is no object") };
+            return if self.bare()? == "null" {
+                Ok(())
+            } else {
+                self.wrong("extFields is no object")
+            };
         }
         if self.open_empty(b'}')? {
             return Ok(());
@@ -229,60 +244,21 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Undoes JSON's escapes. Half surrogates become U+FFFD, unknown escapes stand for themselves.
-fn unescape(raw: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(&byte) = raw.get(at) {
-        at += 1;
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        let Some(&kind) = raw.get(at) else { return };
-        at += 1;
-        match kind {
-            b'n' => out.push(b'\n'),
-            b't' => out.push(b'\t'),
-            b'r' => out.push(b'\r'),
-            b'b' => out.push(8),
-            b'f' => out.push(12),
-            b'u' => {
-                let symbol = unicode(raw, &mut at);
-                let mut place = [0; 4];
-                out.extend_from_slice(symbol.encode_utf8(&mut place).as_bytes());
-            }
-            other => out.push(other),
-        }
-    }
-}
-
-/// Four hexadecimal digits at `at`, and the second half of a pair when there is one.
-fn unicode(raw: &[u8], at: &mut usize) -> char {
-    let hex = |at: usize| {
-        let digits = raw.get(at..at + 4)?;
-        digits.iter().try_fold(0u32, |sum, digit| {
-            Some(sum << 4 | char::from(*digit).to_digit(16)?)
-        })
-    };
-    let Some(first) = hex(*at) else { return char::REPLACEMENT_CHARACTER };
-    *at += 4;
-    if (0xD800..0xDC00).contains(&first)
-        && raw.get(*at..*at + 2) == Some(b"\\u")
-        && let Some(second @ 0xDC00..0xE000) = hex(*at + 2)
-    {
-        *at += 6;
-        let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
-        return char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER);
-    }
-    char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER)
-}
-
 pub(super) fn decode(header: Bytes) -> Result<Command> {
     if std::str::from_utf8(&header).is_err() {
-        return Err(FrameError::Header { reason: "not UTF-8", at: 0 });
+        return Err(FrameError::Header {
+            reason: "not UTF-8",
+            at: 0,
+        });
     }
-    let mut command = Command { fields: Fields::over(header.clone()), ..Command::default() };
-    let mut scanner = Scanner { bytes: &header, at: 0 };
+    let mut command = Command {
+        fields: Fields::over(header.clone()),
+        ..Command::default()
+    };
+    let mut scanner = Scanner {
+        bytes: &header,
+        at: 0,
+    };
     let mut has_code = false;
     if scanner.peek()? != b'{' {
         return scanner.wrong("not a JSON object");
@@ -322,7 +298,8 @@ pub(super) fn decode(header: Bytes) -> Result<Command> {
 /// By name as all clients send it, or by number.
 fn language(text: Option<&str>) -> Language {
     let text = text.unwrap_or_default();
-    text.parse().map_or_else(|_| Language::from_name(text), Language::from_number)
+    text.parse()
+        .map_or_else(|_| Language::from_name(text), Language::from_number)
 }
 
 /// Keys in alphabetical order, as fastjson writes them; field values always as strings (C++ ignores
@@ -353,33 +330,9 @@ pub(super) fn encode(command: &Command, out: &mut BytesMut) {
         quote(remark, out);
     }
     let mut writer = out.writer();
-    let _ = write!(writer, ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}", command.version);
-}
-
-fn quote(text: &str, out: &mut BytesMut) {
-    out.put_u8(b'"');
-    let bytes = text.as_bytes();
-    let mut clean = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte >= 0x20 && !matches!(byte, b'"' | b'\\') {
-            continue;
-        }
-        out.put_slice(&bytes[clean..at]);
-        clean = at + 1;
-        match byte {
-            b'"' => out.put_slice(b"\\\""),
-            b'\\' => out.put_slice(b"\\\\"),
-            b'\n' => out.put_slice(b"\\n"),
-            b'\r' => out.put_slice(b"\\r"),
-            b'\t' => out.put_slice(b"\\t"),
-            other => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
-                out.put_slice(b"\\u00");
-                out.put_u8(DIGITS[usize::from(other >> 4)]);
-                out.put_u8(DIGITS[usize::from(other & 15)]);
-            }
-        }
-    }
-    out.put_slice(&bytes[clean..]);
-    out.put_u8(b'"');
+    let _ = write!(
+        writer,
+        ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}",
+        command.version
+    );
 }

@@ -13,7 +13,11 @@ use bytes::BytesMut;
 /// # Errors
 /// The header does not parse.
 pub fn decode(frame: Frame) -> Result<Command, FrameError> {
-    let Frame { encoding, header, body } = frame;
+    let Frame {
+        encoding,
+        header,
+        body,
+    } = frame;
     let mut command = match encoding {
         Encoding::Json => json::decode(header)?,
         Encoding::Binary => binary::decode(header)?,
@@ -39,7 +43,11 @@ pub fn encode(command: &Command, out: &mut BytesMut) {
     }
     let mut header_len = out.len() - start - PREFIX;
     if header_len > HEADER_MAX {
-        tracing::warn!(code = command.code, header_len, "a header too long for a frame was left empty");
+        tracing::warn!(
+            code = command.code,
+            header_len,
+            "a header too long for a frame was left empty"
+        );
         let bare = Command {
             code: command.code,
             version: command.version,

@@ -27,14 +27,21 @@ fn reads_what_the_cpp_client_sends() {
         "language":"CPP","flag":0,"extFields":{"queueId":3,"unitMode":false,"topic":"a\u0001b\/\"\ud83d\ude00\ud800","gone":null},
         "code":310,"remark":"" } "#;
     let command = decoded(0, header).unwrap();
-    assert_eq!((command.code, command.opaque, command.version), (310, -7, 333));
+    assert_eq!(
+        (command.code, command.opaque, command.version),
+        (310, -7, 333)
+    );
     assert_eq!(command.language, Language::CPP);
     assert_eq!(command.remark, None);
     assert_eq!(&command.body[..], b"body");
     let pairs: Vec<_> = command.fields.iter().collect();
     assert_eq!(
         pairs,
-        [("queueId", "3"), ("unitMode", "false"), ("topic", "a\u{1}b/\"\u{1F600}\u{FFFD}")]
+        [
+            ("queueId", "3"),
+            ("unitMode", "false"),
+            ("topic", "a\u{1}b/\"\u{1F600}\u{FFFD}")
+        ]
     );
     assert_eq!(command.detached(), command);
 }
@@ -58,12 +65,23 @@ fn reads_headers_without_fields_and_strange_languages() {
 fn refuses_what_is_no_header() {
     let deep = [b"{\"x\":".as_slice(), &b"[".repeat(100_000)].concat();
     for header in [
-        &b""[..], b"{}", b"[]", b"{\"code\":1", b"{\"code\":1,}", b"{\"code\":99999999999}",
-        b"{\"code\":1,\"extFields\":[]}", b"{\"code\":1,\"extFields\":{\"a\" 1}}", b"{\"code\":1,\"a\":\"\\",
-        b"\xff", &deep,
+        &b""[..],
+        b"{}",
+        b"[]",
+        b"{\"code\":1",
+        b"{\"code\":1,}",
+        b"{\"code\":99999999999}",
+        b"{\"code\":1,\"extFields\":[]}",
+        b"{\"code\":1,\"extFields\":{\"a\" 1}}",
+        b"{\"code\":1,\"a\":\"\\",
+        b"\xff",
+        &deep,
     ] {
         let got = decoded(0, header);
-        assert!(matches!(got, Err(FrameError::Header { .. })), "{header:?}: {got:?}");
+        assert!(
+            matches!(got, Err(FrameError::Header { .. })),
+            "{header:?}: {got:?}"
+        );
     }
     let many: String = (0..2000).map(|n| format!(",\"k{n}\":1")).collect();
     let many = format!("{{\"code\":1,\"extFields\":{{\"a\":1{many}}}}}");
@@ -79,11 +97,18 @@ fn the_last_of_repeated_names_wins() {
 #[test]
 fn reads_the_binary_header_and_maps_pop_codes_back() {
     let mut header = vec![0x0d, 0x72, 9, 1, 0x3d, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0];
-    let fields = [&[0, 1, b'a', 0, 0, 0, 2, b'x', b'y'][..], &[0, 1, b'e', 0, 0, 0, 0]].concat();
+    let fields = [
+        &[0, 1, b'a', 0, 0, 0, 2, b'x', b'y'][..],
+        &[0, 1, b'e', 0, 0, 0, 0],
+    ]
+    .concat();
     header.extend_from_slice(&[0, 0, 0, u8::try_from(fields.len()).unwrap()]);
     header.extend_from_slice(&fields);
     let command = decoded(1, &header).unwrap();
-    assert_eq!((command.code, command.version, command.opaque), (200_050, 317, 5));
+    assert_eq!(
+        (command.code, command.version, command.opaque),
+        (200_050, 317, 5)
+    );
     assert_eq!(command.language, Language::GO);
     assert_eq!(command.fields.iter().collect::<Vec<_>>(), [("a", "xy")]);
     for cut in 0..header.len() {
@@ -95,7 +120,10 @@ fn reads_the_binary_header_and_maps_pop_codes_back() {
 
 #[test]
 fn writes_the_json_header_as_fastjson_does() {
-    let request = Command { opaque: 9, ..Command::request(11) };
+    let request = Command {
+        opaque: 9,
+        ..Command::request(11)
+    };
     let answer = Command::response_to(&request, 0)
         .with_remark("a \"b\"\n")
         .with_field("properties", "K\u{1}v\u{2}")
@@ -110,19 +138,32 @@ fn writes_the_json_header_as_fastjson_does() {
 
 fn any_command() -> impl Strategy<Value = Command> {
     let fields = proptest::collection::vec(("[a-zA-Z]{1,12}", any::<String>()), 0..20);
-    (any::<i16>(), any::<i32>(), 0..4i32, proptest::option::of("\\PC{1,20}"), fields, any::<bool>()).prop_map(
-        |(code, opaque, flag, remark, pairs, binary)| Command {
+    (
+        any::<i16>(),
+        any::<i32>(),
+        0..4i32,
+        proptest::option::of("\\PC{1,20}"),
+        fields,
+        any::<bool>(),
+    )
+        .prop_map(|(code, opaque, flag, remark, pairs, binary)| Command {
             code: i32::from(code),
             version: VERSION_FOR_TESTS,
             opaque,
             flag,
             remark: remark.map(Into::into),
-            fields: pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+            fields: pairs
+                .iter()
+                .map(|(key, value)| (key.as_str(), value.as_str()))
+                .collect(),
             body: Bytes::from_static(b"body"),
-            encoding: if binary { Encoding::Binary } else { Encoding::Json },
+            encoding: if binary {
+                Encoding::Binary
+            } else {
+                Encoding::Json
+            },
             ..Command::default()
-        },
-    )
+        })
 }
 
 const VERSION_FOR_TESTS: i32 = 401;

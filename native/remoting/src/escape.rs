@@ -1,0 +1,107 @@
+//! The escapes of JSON strings, both ways.
+
+use bytes::{BufMut, BytesMut};
+
+/// Undoes JSON's escapes. Half surrogates become U+FFFD, unknown escapes stand for themselves.
+pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        at += 1;
+        if byte != b'\\' {
+            out.push(byte);
+            continue;
+        }
+        let Some(&kind) = raw.get(at) else { return };
+        at += 1;
+        match kind {
+            b'n' => out.push(b'\n'),
+            b't' => out.push(b'\t'),
+            b'r' => out.push(b'\r'),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            b'u' => {
+                let symbol = unicode(raw, &mut at);
+                let mut place = [0; 4];
+                out.extend_from_slice(symbol.encode_utf8(&mut place).as_bytes());
+            }
+            other => out.push(other),
+        }
+    }
+}
+
+/// Four hexadecimal digits at `at`, and the second half of a pair when there is one.
+fn unicode(raw: &[u8], at: &mut usize) -> char {
+    let hex = |at: usize| {
+        let digits = raw.get(at..at + 4)?;
+        digits.iter().try_fold(0u32, |sum, digit| {
+            Some(sum << 4 | char::from(*digit).to_digit(16)?)
+        })
+    };
+    let Some(first) = hex(*at) else {
+        return char::REPLACEMENT_CHARACTER;
+    };
+    *at += 4;
+    if (0xD800..0xDC00).contains(&first)
+        && raw.get(*at..*at + 2) == Some(b"\\u")
+        && let Some(second @ 0xDC00..0xE000) = hex(*at + 2)
+    {
+        *at += 6;
+        let joined = 0x10000 + ((first - 0xD800) << 10) + (second - 0xDC00);
+        return char::from_u32(joined).unwrap_or(char::REPLACEMENT_CHARACTER);
+    }
+    char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// Writes a text in quotes; what JSON wants escaped is.
+pub(crate) fn quote(text: &str, out: &mut BytesMut) {
+    out.put_u8(b'"');
+    let bytes = text.as_bytes();
+    let mut clean = 0;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte >= 0x20 && !matches!(byte, b'"' | b'\\') {
+            continue;
+        }
+        out.put_slice(&bytes[clean..at]);
+        clean = at + 1;
+        match byte {
+            b'"' => out.put_slice(b"\\\""),
+            b'\\' => out.put_slice(b"\\\\"),
+            b'\n' => out.put_slice(b"\\n"),
+            b'\r' => out.put_slice(b"\\r"),
+            b'\t' => out.put_slice(b"\\t"),
+            other => {
+                const DIGITS: &[u8; 16] = b"0123456789abcdef";
+                out.put_slice(b"\\u00");
+                out.put_u8(DIGITS[usize::from(other >> 4)]);
+                out.put_u8(DIGITS[usize::from(other & 15)]);
+            }
+        }
+    }
+    out.put_slice(&bytes[clean..]);
+    out.put_u8(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_quoted_reads_back_here_and_in_serde(text in any::<String>()) {
+            let mut out = BytesMut::new();
+            quote(&text, &mut out);
+            prop_assert_eq!(&serde_json::from_slice::<String>(&out).unwrap(), &text);
+            let mut back = Vec::new();
+            unescape(&out[1..out.len() - 1], &mut back);
+            prop_assert_eq!(back, text.as_bytes());
+        }
+
+        #[test]
+        fn any_bytes_unescape_to_no_more_than_three_for_two(raw in proptest::collection::vec(any::<u8>(), 0..50)) {
+            let mut out = Vec::new();
+            unescape(&raw, &mut out);
+            prop_assert!(out.len() <= raw.len() * 3 / 2);
+        }
+    }
+}

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from rocketmq.client import ConsumeStatus, Message, Producer, PushConsumer
+from rocketmq.client import Message, Producer, PushConsumer
 
 
 def text(value):
@@ -74,7 +74,6 @@ def consume(namesrv, topic, group, count, seconds, target, tags="*"):
             )
             out.flush()
             got[0] += 1
-        return ConsumeStatus.CONSUME_SUCCESS
 
     consumer.subscribe(topic, take, tags)
     consumer.start()

@@ -501,7 +501,7 @@ fn admin() -> Result<()> {
         ],
         &["SEND_OK"],
     )?;
-    says(&["topicStatus", "-t", "Shown"], &["Shown"])?;
+    says(&["topicStatus", "-t", "Shown"], &["twinmq-1", "Max Offset"])?;
     says(
         &["consumeMessage", "-t", "Shown", "-g", "admin-readers"],
         &["hello there"],

@@ -86,7 +86,8 @@ parsed! {
     i32 => |text| text.parse().ok();
     i64 => |text| text.parse().ok();
     // As Java's `Boolean.parseBoolean`: whatever is not "true" is false.
-    bool => |text| Some(text.eq_ignore_ascii_case("true"));
+    // The C++ client writes 1 and 0.
+    bool => |text| Some(text.eq_ignore_ascii_case("true") || text == "1");
 }
 
 /// Defines typed headers. A field is required unless its type is an option; alternatives after a bar

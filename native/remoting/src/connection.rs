@@ -144,7 +144,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     }
 
     async fn work(&mut self) -> End {
-        let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + BUFFERS_KEPT));
+        let first = BUFFERS_KEPT.min(self.limits.idle());
+        let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + first));
         let (channel, mut stop) = (self.registered.channel.clone(), self.stop.clone());
         let mut closing = std::pin::pin!(channel.closing());
         let mut stopping = std::pin::pin!(stopped(&mut stop));
@@ -292,7 +293,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     fn note(&mut self, moved: &Moved, alarm: &mut Pin<Box<Sleep>>) {
         let now = Instant::now();
         if now - self.quiet_since >= BUFFERS_KEPT {
-            alarm.as_mut().reset(now + BUFFERS_KEPT);
+            alarm.as_mut().reset(now + BUFFERS_KEPT.min(self.limits.idle()));
         }
         self.quiet_since = now;
         match *moved {

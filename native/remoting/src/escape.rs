@@ -4,15 +4,12 @@ use bytes::{BufMut, BytesMut};
 
 /// Undoes JSON's escapes. Half surrogates become U+FFFD, unknown escapes stand for themselves.
 pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(&byte) = raw.get(at) {
-        at += 1;
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        let Some(&kind) = raw.get(at) else { return };
-        at += 1;
+    out.reserve(raw.len());
+    let mut rest = raw;
+    while let Some(clean) = rest.iter().position(|byte| *byte == b'\\') {
+        out.extend_from_slice(&rest[..clean]);
+        let Some(&kind) = rest.get(clean + 1) else { return };
+        let mut at = clean + 2;
         match kind {
             b'n' => out.push(b'\n'),
             b't' => out.push(b'\t'),
@@ -20,13 +17,18 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
             b'b' => out.push(8),
             b'f' => out.push(12),
             b'u' => {
-                let symbol = unicode(raw, &mut at);
-                let mut place = [0; 4];
-                out.extend_from_slice(symbol.encode_utf8(&mut place).as_bytes());
+                let symbol = unicode(rest, &mut at);
+                if symbol.is_ascii() {
+                    out.push(u8::try_from(symbol).unwrap_or(b'?'));
+                } else {
+                    out.extend_from_slice(symbol.encode_utf8(&mut [0; 4]).as_bytes());
+                }
             }
             other => out.push(other),
         }
+        rest = rest.get(at..).unwrap_or_default();
     }
+    out.extend_from_slice(rest);
 }
 
 /// Four hexadecimal digits at `at`, and the second half of a pair when there is one.

@@ -11,7 +11,8 @@ use twinmq_remoting::Limits;
 pub struct NameserverConfig {
     /// Where it listens, `host:port`. Default `0.0.0.0:9876`.
     pub listen: String,
-    /// The file of the KV config; its directory is made. Default `twinmq-data/nameserver/kvConfig.json`.
+    /// The file of the KV config; its directory is made. Default empty: `nameserver/kvConfig.json` in the
+    /// process's data directory, filled in by the process.
     pub kv_path: PathBuf,
     /// Largest KV config, in bytes of its file. Default 4 MiB.
     pub kv_bytes_max: usize,
@@ -36,7 +37,7 @@ impl Default for NameserverConfig {
     fn default() -> Self {
         Self {
             listen: "0.0.0.0:9876".to_owned(),
-            kv_path: PathBuf::from("twinmq-data/nameserver/kvConfig.json"),
+            kv_path: PathBuf::new(),
             kv_bytes_max: 4 << 20,
             scan_seconds: 5,
             broker_silence_seconds_max: 120,
@@ -58,7 +59,7 @@ impl NameserverConfig {
         if self.listen.is_empty() {
             return Err("listen must be host:port".into());
         }
-        if self.kv_path.file_name().is_none() {
+        if !self.kv_path.as_os_str().is_empty() && self.kv_path.file_name().is_none() {
             return Err("kv_path must name a file".into());
         }
         if !(1..=60).contains(&self.scan_seconds) {

@@ -56,6 +56,7 @@ pub(crate) struct Around {
     pub(crate) room: Arc<Room>,
     pub(crate) housekeeping: Arc<Bell>,
     pub(crate) flusher: Arc<Bell>,
+    pub(crate) sealer: Arc<Bell>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -205,6 +206,9 @@ impl Lane {
         }
         if lack || around.room.triggered(end.0) {
             around.housekeeping.ring();
+        }
+        if around.room.rows() >= self.limits.index_rows_max / 2 {
+            around.sealer.ring();
         }
         if end.0.saturating_sub(around.marks.synced().0) > FLUSH_BYTES {
             around.flusher.ring();

@@ -235,7 +235,7 @@ impl Ledger {
             });
         }
         let base = state.next;
-        let turn = move_on(state, fact, now);
+        let turn = move_on(state, base, fact, now);
         Ok(Verdict::New { base, turn })
     }
 
@@ -255,14 +255,10 @@ impl Ledger {
         }
     }
 
-    /// Moves on by an entry that is in the log; false if its base is not the queue's next offset.
-    pub(crate) fn replay(&mut self, header: &Header) -> (bool, Option<Turn>) {
+    /// Moves on by an entry that is in the log and was checked to follow.
+    pub(crate) fn replay(&mut self, header: &Header) -> Option<Turn> {
         let state = self.queues.get_mut(header.queue);
-        if state.next != header.base {
-            return (false, None);
-        }
-        let turn = move_on(state, &Fact::from(header), header.store_time);
-        (true, turn)
+        move_on(state, header.base, &Fact::from(header), header.store_time)
     }
 }
 
@@ -320,9 +316,13 @@ fn check(
 }
 
 /// The one place where an entry changes a queue's state.
-fn move_on(state: &mut QueueState, fact: &Fact, now: Timestamp) -> Option<Turn> {
-    let base = state.next;
-    state.next = base.plus(u64::from(fact.span));
+fn move_on(
+    state: &mut QueueState,
+    base: QueueOffset,
+    fact: &Fact,
+    now: Timestamp,
+) -> Option<Turn> {
+    state.next = state.next.max(base.plus(u64::from(fact.span)));
     let producer = fact.producer?;
     let known = state
         .producers

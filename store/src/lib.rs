@@ -6,6 +6,7 @@
 
 mod arrivals;
 mod bell;
+mod chain;
 mod clock;
 mod cold;
 mod config;
@@ -18,6 +19,7 @@ mod housekeeping;
 mod index;
 mod lane;
 mod ledger;
+mod ledger_image;
 mod marks;
 mod memory;
 mod metrics;
@@ -25,6 +27,7 @@ mod pages;
 mod queues;
 mod reader;
 mod recovery;
+mod retention;
 mod room;
 mod rooms;
 mod run;
@@ -35,6 +38,7 @@ mod snapshot;
 mod store;
 mod threads;
 mod types;
+pub mod verify;
 
 pub use clock::{Clock, WallClock};
 pub use config::{Flush, StoreConfig};

@@ -44,6 +44,8 @@ pub(crate) struct Queue {
     pub(crate) rows: Rows,
     first: AtomicU64,
     sealed_end: AtomicU64,
+    /// Where the queue began when it was found without any index.
+    adopted: AtomicU64,
     waiters: AtomicU32,
     dropped: AtomicBool,
     transactions: OnceLock<Box<Mutex<Transactions>>>,
@@ -70,11 +72,22 @@ impl Queue {
         self.sealed_end.fetch_max(end.0, Ordering::AcqRel);
     }
 
+    /// Where the queue began when it was found without any index; 0 as a rule.
+    pub(crate) fn adopted(&self) -> QueueOffset {
+        QueueOffset(self.adopted.load(Ordering::Relaxed))
+    }
+
+    /// The queue was found without any index, beginning here.
+    pub(crate) fn adopt(&self, base: QueueOffset) {
+        self.adopted.store(base.0, Ordering::Relaxed);
+        self.raise_first(base);
+    }
+
     /// The end as seen from `mark`.
     pub(crate) fn end_at(&self, mark: LogOffset) -> QueueOffset {
         // Rows first: whoever drops rows has moved the sealed end before.
         let end = self.rows.end_at(mark);
-        end.unwrap_or_else(|| self.sealed_end()).max(self.first())
+        end.unwrap_or_else(|| self.sealed_end())
     }
 
     /// The last stable offset as seen from `mark`, given the end seen from there.
@@ -120,6 +133,14 @@ impl Queue {
                     ));
                 }
             }
+        }
+    }
+
+    /// Puts aborted transactions as a snapshot has them.
+    pub(crate) fn restore_aborted(&self, aborted: &[(LogOffset, Aborted)]) {
+        if !aborted.is_empty() {
+            let all = self.transactions.get_or_init(Box::default);
+            all.lock().aborted.extend_from_slice(aborted);
         }
     }
 

@@ -8,9 +8,11 @@ use crate::entry::{HEADER_BYTES, Refused, Stored};
 use crate::error::ReadError;
 use crate::index::Row;
 use crate::index::rows::Blocks;
+use crate::index::run::{Access, RunError};
+use crate::index::runs::{self, List, Runs};
 use crate::marks::Marks;
 use crate::metrics::StoreMetrics;
-use crate::queues::{Queue, Queues};
+use crate::queues::Queues;
 use crate::segment::Segment;
 use crate::segments::Segments;
 use crate::store::{Ends, Page, Upto, Window};
@@ -34,6 +36,7 @@ pub(crate) struct Reader {
     pub(crate) marks: Arc<Marks>,
     pub(crate) cold: Cold,
     pub(crate) hot_bytes: u64,
+    pub(crate) runs: Arc<Runs>,
     pub(crate) metrics: StoreMetrics,
 }
 
@@ -52,9 +55,9 @@ impl Reader {
         let mark = self.marks.seen(upto.synced);
         let ends = match self.queues.get(queue) {
             Some(queue) if !queue.dropped() => {
-                let end = queue.end_at(mark);
-                let stable = queue.stable_at(mark, end);
                 let first = queue.first();
+                let end = queue.end_at(mark).max(first);
+                let stable = queue.stable_at(mark, end).max(first);
                 Ends { first, end, stable }
             }
             _ => Ends::default(),
@@ -77,8 +80,9 @@ impl Reader {
         let mut taken = Taken::new(window);
         while !taken.full && taken.next < sight.limit {
             let before = taken.next;
-            self.rows(window.queue, taken.next, &sight, |row| taken.take(window, row))
-                .await?;
+            let (from, wanted) = (taken.next, window.entries_max.min(window.scan_max));
+            let take = |row: &Row| taken.take(window, row);
+            self.rows(window.queue, from, wanted, &sight, take).await?;
             if taken.next == before && !taken.full {
                 break; // retention or a drop was faster
             }
@@ -91,12 +95,13 @@ impl Reader {
         })
     }
 
-    /// Shows rows from the one that holds `from` on, as long as `take` wants more; at least one
-    /// block's worth when there are any.
+    /// Shows rows from the one that holds `from` on, as long as `take` wants more, or fewer: the caller
+    /// comes again. `wanted` is how many he likely takes.
     pub(crate) async fn rows(
         &self,
         queue: QueueNumber,
         from: QueueOffset,
+        wanted: u32,
         sight: &Sight,
         mut take: impl FnMut(&Row) -> bool,
     ) -> Result<(), ReadError> {
@@ -105,8 +110,39 @@ impl Reader {
         };
         if let Some(blocks) = shared.rows.from(from, ROWS_AT_ONCE) {
             walk(queue, &blocks, from, sight, &mut take);
+            return Ok(());
+        }
+        if from >= shared.sealed_end() {
+            return Ok(());
+        }
+        let wanted = size(wanted.into()).clamp(1, ROWS_AT_ONCE);
+        let sealed = self
+            .sealed(move |list, access| runs::rows(list, access, queue, from, wanted))
+            .await?;
+        for row in sealed {
+            if row.at >= sight.mark || row.base >= sight.limit || !take(&row) {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Asks the sealed runs, on the cold pool where they are not cached.
+    pub(crate) async fn sealed<T: Send + 'static>(
+        &self,
+        ask: impl Fn(&List, Access) -> Result<T, RunError> + Send + 'static,
+    ) -> Result<T, ReadError> {
+        let list = self.runs.list();
+        let answer = match ask(&list, Access::NoWait) {
+            Err(RunError::WouldBlock) => {
+                self.metrics.cold_reads.inc();
+                let job = move || ask(&list, Access::Wait);
+                let stopped = || Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
+                self.cold.run(job).await.unwrap_or_else(stopped)
+            }
+            answer => answer,
+        };
+        answer.map_err(read_error)
     }
 
     /// Fetches the entries of rows, in their order.
@@ -230,7 +266,13 @@ impl Reader {
         segment: &Arc<Segment>,
         at: LogOffset,
     ) -> Result<Option<LogOffset>, ReadError> {
-        Ok(segment.start_before(at))
+        match segment.start_before(at) {
+            Some(start) => Ok(Some(start)),
+            None => {
+                let start = self.sealed(move |list, access| runs::start_before(list, access, at));
+                Ok(start.await?.filter(|start| *start >= segment.start()))
+            }
+        }
     }
 }
 
@@ -359,9 +401,14 @@ fn gone(at: LogOffset) -> ReadError {
     }
 }
 
-impl Queue {
-    /// True if rows of the queue may lie in sealed runs.
-    pub(crate) fn has_sealed(&self) -> bool {
-        self.sealed_end() > self.first()
+/// What a reader is told when the index does not answer.
+pub(crate) fn read_error(error: RunError) -> ReadError {
+    let at = LogOffset(0); // the index speaks of its own bytes
+    match error {
+        RunError::Io(source) => ReadError::Io { at, source },
+        other => ReadError::Corrupt {
+            at,
+            reason: other.to_string(),
+        },
     }
 }

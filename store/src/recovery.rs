@@ -8,15 +8,20 @@ use crate::disk::Disk;
 use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums, le_u32, le_u64};
 use crate::error::OpenError;
 use crate::index::rows::Pen;
+use crate::index::runs::Runs;
+use crate::index::seal::{LEDGER, Seal};
 use crate::lane::{self, CONTROL_MARK, CONTROL_REIGN};
 use crate::firsts;
+use crate::chain::{self, Known};
 use crate::ledger::Ledger;
-use crate::queues::{QUEUES_MAX, Queues};
+use crate::ledger_image::QueueImage;
+use crate::queues::QUEUES_MAX;
 use crate::run::Flags;
 use crate::segment::{self, Segment};
 use crate::segments::Segments;
+use crate::snapshot;
 use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp, size};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,11 +56,16 @@ impl Paths {
 /// A log put in order, ready for its lane.
 #[derive(Debug)]
 pub(crate) struct Recovered {
-    pub(crate) segments: Segments,
-    pub(crate) built: Built,
+    pub(crate) seal: Seal,
+    pub(crate) ledger: Ledger,
+    pub(crate) pen: Pen,
+    pub(crate) end: LogOffset,
+    pub(crate) store_time: Timestamp,
+    pub(crate) reigns: Vec<(Reign, LogOffset)>,
+    pub(crate) rows: u64,
 }
 
-fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
     let path = path.to_owned();
     move |source| OpenError::Io { what, path, source }
 }
@@ -90,7 +100,7 @@ pub(crate) fn format(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<
     }
 }
 
-fn corrupt(path: &Path, at: u64, reason: &str) -> OpenError {
+pub(crate) fn corrupt(path: &Path, at: u64, reason: &str) -> OpenError {
     OpenError::Corrupt {
         path: path.to_owned(),
         at,
@@ -161,25 +171,38 @@ fn files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Vec<LogOffse
     Ok(starts)
 }
 
-/// Puts the log in order. Nothing is appended yet.
+/// Puts the log in order. Nothing is appended yet. Rows beyond `rows_max` are sealed on the way.
 pub(crate) fn recover(
-    disk: &dyn Disk,
+    disk: Arc<dyn Disk>,
     paths: &Paths,
     file_bytes: u64,
+    rows_max: u64,
 ) -> Result<Recovered, OpenError> {
-    let clean = take_clean(disk, paths)?;
-    let segments = open_files(disk, paths, file_bytes)?;
-    let from = segments.head().unwrap_or_default();
-    let mut built = Built::new(from);
-    let mut scan = Scan::new(&segments, from);
-    let end = if let Some(end) = clean {
-        built.apply(&mut scan, end, end)?;
+    let clean = take_clean(&*disk, paths)?;
+    let segments = Arc::new(open_files(&*disk, paths, file_bytes)?);
+    let head = segments.head().unwrap_or_default();
+    let known = chain::load(&*disk, paths, head)?;
+    let sealed = known.end().unwrap_or(head);
+    let ledger_at = known.ledger.as_ref().map_or(head, |snapshot| snapshot.at);
+    let from = ledger_at.clamp(head, sealed.max(head));
+    let synced = known.synced.max(clean.unwrap_or_default()).max(from);
+    let seal = Seal {
+        disk: Arc::clone(&disk),
+        paths: paths.clone(),
+        queues: Arc::default(),
+        segments: Arc::clone(&segments),
+        runs: Arc::new(Runs::new(known.runs.clone())),
+    };
+    let mut built = Built::new(seal, from, rows_max, known, head);
+    let end = if let Some(end) = clean.filter(|end| *end >= synced) {
+        built.apply(&mut Scan::new(&segments, from), end, end)?;
         if built.end != end {
             return Err(damaged(paths, file_bytes, built.end, end));
         }
         end
     } else {
-        let (end, synced) = scan.survey(from)?;
+        let (end, marked) = Scan::new(&segments, from).survey(from)?;
+        let synced = synced.max(marked);
         if end < synced {
             return Err(damaged(paths, file_bytes, end, synced));
         }
@@ -190,8 +213,8 @@ pub(crate) fn recover(
         rewrite(&segments, synced, built.end).map_err(io("cannot restore", &paths.log))?;
         built.end
     };
-    close_at(disk, paths, &segments, end)?;
-    Ok(Recovered { segments, built })
+    close_at(&*disk, paths, &segments, end)?;
+    Ok(built.finish())
 }
 
 fn damaged(paths: &Paths, file_bytes: u64, at: LogOffset, synced: LogOffset) -> OpenError {
@@ -383,29 +406,68 @@ impl<'a> Scan<'a> {
 
 /// What is built from entries.
 #[derive(Debug)]
-pub(crate) struct Built {
-    pub(crate) queues: Queues,
-    pub(crate) ledger: Ledger,
-    pub(crate) pen: Pen,
-    pub(crate) end: LogOffset,
-    pub(crate) store_time: Timestamp,
-    pub(crate) reigns: Vec<(Reign, LogOffset)>,
-    pub(crate) rows: u64,
+struct Built {
+    seal: Seal,
+    ledger: Ledger,
+    pen: Pen,
+    end: LogOffset,
+    store_time: Timestamp,
+    reigns: Vec<(Reign, LogOffset)>,
+    rows: u64,
+    rows_max: u64,
+    /// Below this, rows are in sealed runs.
+    sealed: LogOffset,
+    /// What a queue's producers are known up to, from the ledger's snapshot.
+    known: HashMap<QueueNumber, QueueOffset>,
     /// Queues may begin above 0: older files are gone and no index run says where.
     adopt: bool,
 }
 
 impl Built {
-    fn new(from: LogOffset) -> Self {
-        Self {
-            queues: Queues::default(),
+    fn new(seal: Seal, from: LogOffset, rows_max: u64, known: Known, head: LogOffset) -> Self {
+        let mut built = Self {
             ledger: Ledger::default(),
             pen: Pen::default(),
             end: from,
             store_time: Timestamp(0),
-            reigns: Vec::new(),
+            reigns: known.reigns,
             rows: 0,
-            adopt: from > LogOffset(0),
+            rows_max,
+            sealed: seal.start(),
+            known: HashMap::new(),
+            adopt: known.runs.is_empty() && head > LogOffset(0),
+            seal,
+        };
+        for (number, first) in known.firsts {
+            if let Some(queue) = built.seal.queues.entry(number) {
+                queue.raise_first(first);
+            }
+        }
+        for (number, end) in known.ends {
+            if let Some(queue) = built.seal.queues.entry(number) {
+                queue.seal(end);
+                built.ledger.get_mut(number).next = end;
+            }
+        }
+        for image in known.images {
+            image.restore(&mut built.ledger, &built.seal.queues);
+            built.known.insert(image.queue, image.next);
+        }
+        built
+    }
+
+    fn finish(self) -> Recovered {
+        for (_, queue) in self.seal.queues.iter() {
+            queue.forget_aborted(self.sealed);
+        }
+        Recovered {
+            seal: self.seal,
+            ledger: self.ledger,
+            pen: self.pen,
+            end: self.end,
+            store_time: self.store_time,
+            reigns: self.reigns,
+            rows: self.rows,
         }
     }
 
@@ -438,15 +500,18 @@ impl Built {
             }
             self.end = header.end();
             self.store_time = header.store_time;
+            if self.rows >= self.rows_max && self.end <= verify {
+                self.seal();
+            }
         }
         Ok(())
     }
 
     /// True if every entry has the next base of its queue.
     fn follows(&self, run: &[Header]) -> bool {
-        let mut nexts = std::collections::HashMap::new();
+        let mut nexts = HashMap::new();
         run.iter().all(|header| {
-            if header.queue == QueueNumber::CONTROL {
+            if header.queue == QueueNumber::CONTROL || header.log_offset < self.sealed {
                 return true;
             }
             if header.queue.0 >= QUEUES_MAX {
@@ -462,32 +527,42 @@ impl Built {
     }
 
     fn one(&mut self, scan: &mut Scan<'_>, header: &Header) -> Result<(), OpenError> {
+        let segment = scan.segment.clone();
         if header.queue == QueueNumber::CONTROL {
-            if let Some(segment) = &scan.segment {
+            if let Some(segment) = &segment {
                 segment.note_start(header.log_offset);
             }
             return self.control(scan, header);
         }
-        let Some(queue) = self.queues.entry(header.queue) else {
+        let queues = Arc::clone(&self.seal.queues);
+        let Some(queue) = queues.entry(header.queue) else {
             return Ok(());
         };
-        let state = self.ledger.get_mut(header.queue);
-        if state.next == QueueOffset(0) && header.base > QueueOffset(0) {
-            state.next = header.base;
-            queue.raise_first(header.base);
+        let known = self.known.get(&header.queue);
+        if known.is_some_and(|known| header.base < *known) {
+            let state = self.ledger.get_mut(header.queue);
+            state.next = state.next.max(header.next());
+        } else {
+            let state = self.ledger.get(header.queue);
+            let fresh = state.is_none_or(|state| state.next == QueueOffset(0));
+            if self.adopt && fresh && header.base > QueueOffset(0) {
+                queue.adopt(header.base);
+            }
+            if let Some(turn) = self.ledger.replay(header) {
+                queue.turn(turn, header.log_offset, header.base, LogOffset(0));
+            }
         }
-        if let (_, Some(turn)) = self.ledger.replay(header) {
-            queue.turn(turn, header.log_offset, header.base, LogOffset(0));
-        }
-        if let Some(segment) = &scan.segment {
-            lane::note(&self.queues, &mut self.pen, segment, header);
+        if let Some(segment) = &segment
+            && header.log_offset >= self.sealed
+        {
+            lane::note(&queues, &mut self.pen, segment, header);
             self.rows += 1;
         }
         if header.queue == QueueNumber::FIRST_OFFSETS
             && let Some(payload) = scan.payload(header)?
         {
             match firsts::decode(payload) {
-                Some(change) => firsts::apply(&change, &self.queues, &mut self.ledger),
+                Some(change) => firsts::apply(&change, &queues, &mut self.ledger),
                 None => tracing::warn!(at = %header.log_offset, "unreadable first offsets"),
             }
         }
@@ -499,7 +574,7 @@ impl Built {
             return Ok(());
         };
         if payload.first() == Some(&CONTROL_REIGN) {
-            let listed = payload[1..].get(7..).unwrap_or_default();
+            let listed = payload.get(8..).unwrap_or_default();
             for item in listed.chunks_exact(16) {
                 let reign = (Reign(le_u32(item, 0)), LogOffset(le_u64(item, 8)));
                 if self.reigns.last().is_none_or(|last| last.0 < reign.0) {
@@ -508,5 +583,31 @@ impl Built {
             }
         }
         Ok(())
+    }
+
+    /// Seals what has been built so far: an index lost altogether does not fill the memory.
+    fn seal(&mut self) {
+        let mut bytes = Vec::new();
+        for (number, queue) in self.seal.queues.iter() {
+            let image = QueueImage::of(number, &self.ledger, queue, self.sealed);
+            if let Some(image) = image {
+                image.encode(&mut bytes);
+            }
+        }
+        let disk = &*self.seal.disk;
+        let snapshots = &self.seal.paths.snapshots;
+        let sealed = snapshot::write(disk, snapshots, LEDGER, self.end, &bytes)
+            .and_then(|()| self.seal.write(self.end, &self.reigns));
+        match sealed {
+            Ok(end) => {
+                let all = 0..self.ledger.bound();
+                self.rows -= self.seal.release(all, end, &mut self.pen).min(self.rows);
+                self.sealed = end;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an index run could not be written while recovering");
+                self.rows_max = u64::MAX;
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::disk::{Disk, DiskLock};
 use crate::error::{AppendError, OpenError};
 use crate::flusher::Flusher;
 use crate::housekeeping::Housekeeping;
+use crate::index::seal::{Seal, Sealer};
 use crate::lane::{Around, CONTROL_REIGN, Lane, Limits, Start};
 use crate::marks::Marks;
 use crate::memory;
@@ -38,6 +39,7 @@ pub(crate) struct Rooms {
     pub(crate) marks: Arc<Marks>,
     pub(crate) queues: Arc<Queues>,
     pub(crate) segments: Arc<Segments>,
+    pub(crate) seal: Seal,
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) room: Arc<Room>,
     pub(crate) reader: Reader,
@@ -74,7 +76,8 @@ pub(crate) fn open(
     }
     let lock = lock(&*disk, dir)?;
     let file_bytes = recovery::format(&*disk, &paths, config.file_bytes)?;
-    let recovered = recovery::recover(&*disk, &paths, file_bytes)?;
+    let rows_max = config.index_rows_max / 2;
+    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, rows_max)?;
     recovery::remove_clean(&*disk, &paths)?;
     join(disk, paths, config, clock, metrics, recovered, lock)
 }
@@ -88,14 +91,15 @@ fn join(
     recovered: Recovered,
     lock: Box<dyn DiskLock>,
 ) -> Result<Rooms, OpenError> {
-    let Recovered { segments, built } = recovered;
-    let (segments, queues) = (Arc::new(segments), Arc::new(built.queues));
+    let built = recovered;
+    let seal = built.seal;
+    let (segments, queues) = (Arc::clone(&seal.segments), Arc::clone(&seal.queues));
     let head = segments.head().unwrap_or_default();
     let marks = Arc::new(Marks::new(head, built.end, built.end));
     let arrivals = Arc::new(Arrivals::new(Arc::clone(&queues)));
     let room = Arc::new(Room::default());
     room.add_rows(built.rows);
-    let (housekeeping_bell, flusher_bell) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    let [housekeeping_bell, flusher_bell, sealer_bell] = [(); 3].map(|()| Arc::new(Bell::default()));
     let around = Around {
         marks: Arc::clone(&marks),
         queues: Arc::clone(&queues),
@@ -103,7 +107,8 @@ fn join(
         room: Arc::clone(&room),
         housekeeping: Arc::clone(&housekeeping_bell),
         flusher: Arc::clone(&flusher_bell),
-        clock,
+        sealer: Arc::clone(&sealer_bell),
+        clock: Arc::clone(&clock),
     };
     let tail = segments.find(built.end).ok_or_else(|| OpenError::Corrupt {
         path: paths.log.clone(),
@@ -136,7 +141,7 @@ fn join(
         segments: Arc::clone(&segments),
         arrivals: Arc::clone(&arrivals),
         room: Arc::clone(&room),
-        bell: flusher_bell,
+        bell: Arc::clone(&flusher_bell),
         interval: Duration::from_millis(config.flush_interval_ms),
         metrics: metrics.clone(),
     };
@@ -163,9 +168,23 @@ fn join(
         marks: Arc::clone(&marks),
         cold: cold.map_err(failed("cannot start threads for", &paths.dir))?,
         hot_bytes,
+        runs: Arc::clone(&seal.runs),
         metrics: metrics.clone(),
     };
-    let threads = Threads::start(flusher, housekeeping);
+    let sealer = Sealer {
+        seal: seal.clone(),
+        lane: Arc::clone(&lane),
+        marks: Arc::clone(&marks),
+        room: Arc::clone(&room),
+        bell: sealer_bell,
+        flusher: flusher_bell,
+        clock,
+        reigns: reigns.clone(),
+        rows_max: config.index_rows_max,
+        producer_expiration_ms: config.producer_expiration_ms,
+        metrics: metrics.clone(),
+    };
+    let threads = Threads::start(flusher, housekeeping, sealer);
     Ok(Rooms {
         threads: threads.map_err(failed("cannot start threads for", &paths.dir))?,
         disk,
@@ -176,6 +195,7 @@ fn join(
         marks,
         queues,
         segments,
+        seal,
         arrivals,
         room,
         reader,

@@ -6,6 +6,8 @@
 use crate::entry::Stored;
 use crate::error::ReadError;
 use crate::index::Row;
+use crate::index::run::Access;
+use crate::index::runs;
 use crate::reader::{Reader, Sight};
 use crate::store::{Aborted, Boundary, Ends, Upto};
 use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
@@ -20,11 +22,11 @@ impl Reader {
         upto: Upto,
     ) -> Result<QueueOffset, ReadError> {
         let sight = self.sight(queue, upto);
-        let after = |row: &Row| match boundary {
-            Boundary::Lower => row.store_time >= time,
-            Boundary::Upper => row.store_time > time,
+        let time = match boundary {
+            Boundary::Lower => time,
+            Boundary::Upper => Timestamp(time.0.saturating_add(1)),
         };
-        let found = self.first_by_store_time(queue, &sight, after).await?;
+        let found = self.stored_from(queue, &sight, time).await?;
         let offset = found.map_or(sight.limit, |row| row.base);
         let offset = match boundary {
             Boundary::Lower => offset,
@@ -33,26 +35,39 @@ impl Reader {
         Ok(offset.min(sight.limit).max(sight.ends.first))
     }
 
-    /// The first row in sight for which `after` holds, which must hold for all later ones too.
-    async fn first_by_store_time(
+    /// The first row in sight that was stored at or after `time`.
+    async fn stored_from(
         &self,
         queue: QueueNumber,
         sight: &Sight,
-        after: impl Fn(&Row) -> bool,
+        time: Timestamp,
     ) -> Result<Option<Row>, ReadError> {
         let Some(shared) = self.queues.get(queue) else {
             return Ok(None);
         };
+        let seen = |row: &Row| row.at < sight.mark && row.base < sight.limit;
+        let first = sight.ends.first;
+        let after = |row: &Row| row.store_time >= time && row.next() > first;
         let blocks = match shared.rows.find(1, |block| !after(&block.row(queue, 0))) {
             Some(blocks) => blocks,
-            None => shared.rows.all(),
+            None => {
+                if first < shared.sealed_end() {
+                    let ask = move |list: &_, access| {
+                        runs::stored_from(list, access, queue, first, time)
+                    };
+                    if let Some(row) = self.sealed(ask).await? {
+                        return Ok(Some(row).filter(seen));
+                    }
+                }
+                shared.rows.all()
+            }
         };
         for block in &blocks {
             let len = block.len();
             let n = block.search(len, |n| !after(&block.row(queue, n)));
             if n < len {
                 let row = block.row(queue, n);
-                return Ok((row.at < sight.mark && row.base < sight.limit).then_some(row));
+                return Ok(Some(row).filter(seen));
             }
         }
         Ok(None)
@@ -67,7 +82,16 @@ impl Reader {
     ) -> Result<Option<Stored>, ReadError> {
         let sight = self.sight(queue, upto);
         let mut found = None;
-        self.every_row(queue, &sight, |row| {
+        let first = sight.ends.first;
+        let sealed = self.whole_sealed(queue, &sight);
+        if sealed > first {
+            let ask = move |list: &_, access| runs::reaching(list, access, queue, first, time);
+            found = self.sealed(ask).await?;
+            if found.is_some() {
+                return self.one(found).await;
+            }
+        }
+        self.every_row(queue, &sight, sealed.max(first), |row| {
             found = (row.record_time >= time).then_some(*row);
             found.is_none()
         })
@@ -83,7 +107,13 @@ impl Reader {
     ) -> Result<Option<Stored>, ReadError> {
         let sight = self.sight(queue, upto);
         let mut found: Option<Row> = None;
-        self.every_row(queue, &sight, |row| {
+        let first = sight.ends.first;
+        let sealed = self.whole_sealed(queue, &sight);
+        if sealed > first {
+            let ask = move |list: &_, access| runs::latest(list, access, queue, first);
+            found = self.sealed(ask).await?;
+        }
+        self.every_row(queue, &sight, sealed.max(first), |row| {
             if found.is_none_or(|best| row.record_time > best.record_time) {
                 found = Some(*row);
             }
@@ -93,6 +123,12 @@ impl Reader {
         self.one(found).await
     }
 
+    /// The queue's end in the runs where the reader sees all of that; else 0.
+    fn whole_sealed(&self, queue: QueueNumber, sight: &Sight) -> QueueOffset {
+        let sealed = self.queues.get(queue).map(|shared| shared.sealed_end());
+        sealed.filter(|end| *end <= sight.limit).unwrap_or_default()
+    }
+
     async fn one(&self, row: Option<Row>) -> Result<Option<Stored>, ReadError> {
         match row {
             None => Ok(None),
@@ -100,18 +136,19 @@ impl Reader {
         }
     }
 
-    /// Shows all rows in sight in order, while `take` wants more.
+    /// Shows all rows in sight from `from` on in order, while `take` wants more.
     async fn every_row(
         &self,
         queue: QueueNumber,
         sight: &Sight,
+        from: QueueOffset,
         mut take: impl FnMut(&Row) -> bool,
     ) -> Result<(), ReadError> {
-        let mut next = sight.ends.first;
+        let mut next = from;
         let mut more = true;
         while more && next < sight.limit {
             let before = next;
-            self.rows(queue, next, sight, |row| {
+            self.rows(queue, next, u32::MAX, sight, |row| {
                 next = row.next();
                 more = take(row);
                 more
@@ -156,7 +193,17 @@ impl Reader {
     /// The queue's last row below a place in the log.
     fn last_before(&self, queue: QueueNumber, at: LogOffset) -> Option<Row> {
         let shared = self.queues.get(queue)?;
-        shared.rows.last_at(queue, at)
+        if let Some(row) = shared.rows.last_at(queue, at) {
+            return Some(row);
+        }
+        let list = self.runs.list();
+        match runs::last_below(&list, Access::Wait, queue, at) {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, %queue, "the index does not tell where a reign ended");
+                None
+            }
+        }
     }
 
     /// See `Store::store_time`.
@@ -170,7 +217,7 @@ impl Reader {
             return Ok(None);
         }
         let mut found = None;
-        self.rows(queue, offset, &sight, |row| {
+        self.rows(queue, offset, 1, &sight, |row| {
             found = (row.base <= offset && offset < row.next()).then_some(row.store_time);
             false
         })
@@ -189,7 +236,18 @@ impl Reader {
             return Ok(Vec::new());
         };
         let overlaps = |aborted: &Aborted| aborted.first < to && aborted.last >= from;
-        let all = shared.aborted().into_iter().map(|(_, aborted)| aborted);
-        Ok(all.filter(overlaps).collect())
+        // Memory first: what goes from there meanwhile is in a run.
+        let recent = shared.aborted().into_iter().map(|(_, aborted)| aborted);
+        let mut all: Vec<Aborted> = recent.filter(overlaps).collect();
+        if from < shared.sealed_end() {
+            let ask = move |list: &_, access| runs::aborted(list, access, queue, from, to);
+            for aborted in self.sealed(ask).await? {
+                if overlaps(&aborted) && !all.contains(&aborted) {
+                    all.push(aborted);
+                }
+            }
+            all.sort_by_key(|aborted| aborted.last);
+        }
+        Ok(all)
     }
 }

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One entry start is kept per this many bytes of log.
@@ -27,7 +27,7 @@ pub(crate) struct Segment {
     /// Write-back has been started up to here.
     written_back: AtomicU64,
     /// Per [`START_STEP`] the first entry start in it, plus one; 0 = none known.
-    starts: Box<[AtomicU32]>,
+    starts: OnceLock<Box<[AtomicU32]>>,
 }
 
 /// The name of the file that starts at `start`.
@@ -62,15 +62,19 @@ impl Segment {
 
     fn new(file: Arc<dyn DiskFile>, start: LogOffset, bytes: u64, map: bool) -> io::Result<Self> {
         let map = if map { Some(file.map(size(bytes))?) } else { None };
-        Ok(Self {
+        let mut segment = Self {
             start,
             bytes,
             file,
             map: RwLock::new(map),
             populated: AtomicU64::new(0),
             written_back: AtomicU64::new(0),
-            starts: (0..bytes.div_ceil(START_STEP)).map(|_| AtomicU32::new(0)).collect(),
-        })
+            starts: OnceLock::new(),
+        };
+        if segment.map.get_mut().is_some() {
+            segment.starts_table();
+        }
+        Ok(segment)
     }
 
     /// Log offset of the first byte.
@@ -99,6 +103,7 @@ impl Segment {
             return Ok(map);
         }
         let map = self.file.map(size(self.bytes))?;
+        self.starts_table();
         *self.map.write() = Some(Arc::clone(&map));
         Ok(map)
     }
@@ -174,10 +179,19 @@ impl Segment {
         Ok(())
     }
 
+    /// The table of entry starts, made when the file is to be written or scanned.
+    fn starts_table(&self) -> &[AtomicU32] {
+        self.starts.get_or_init(|| {
+            let steps = 0..self.bytes.div_ceil(START_STEP);
+            steps.map(|_| AtomicU32::new(0)).collect()
+        })
+    }
+
     /// Notes where an entry starts. By the lane alone.
     pub(crate) fn note_start(&self, at: LogOffset) {
         let place = self.place(at);
-        if let Some(slot) = self.starts.get(size(place / START_STEP))
+        let starts = self.starts_table();
+        if let Some(slot) = starts.get(size(place / START_STEP))
             && slot.load(Ordering::Relaxed) == 0
         {
             slot.store(u32::try_from(place + 1).unwrap_or(0), Ordering::Release);
@@ -187,9 +201,10 @@ impl Segment {
     /// The last noted entry start at or before `at`.
     pub(crate) fn start_before(&self, at: LogOffset) -> Option<LogOffset> {
         let place = self.place(at);
-        let mut bucket = size(place / START_STEP).min(self.starts.len().checked_sub(1)?);
+        let starts = self.starts.get()?;
+        let mut bucket = size(place / START_STEP).min(starts.len().checked_sub(1)?);
         loop {
-            let noted = u64::from(self.starts[bucket].load(Ordering::Acquire));
+            let noted = u64::from(starts[bucket].load(Ordering::Acquire));
             if noted > 0 && noted - 1 <= place {
                 return Some(self.start.plus(noted - 1));
             }
@@ -199,7 +214,7 @@ impl Segment {
 
     /// Entry starts noted in the file, in order.
     pub(crate) fn starts(&self) -> impl Iterator<Item = LogOffset> {
-        self.starts.iter().filter_map(|slot| {
+        self.starts.get().into_iter().flat_map(|starts| starts.iter()).filter_map(|slot| {
             let noted = u64::from(slot.load(Ordering::Acquire));
             Some(self.start.plus(noted.checked_sub(1)?))
         })

@@ -3,6 +3,7 @@
 use crate::bell::Bell;
 use crate::flusher::Flusher;
 use crate::housekeeping::Housekeeping;
+use crate::index::seal::Sealer;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -13,21 +14,28 @@ use std::thread::{Builder, JoinHandle};
 pub(crate) struct Threads {
     pub(crate) flusher: Arc<Flusher>,
     pub(crate) housekeeping: Arc<Housekeeping>,
+    sealer: Arc<Bell>,
     running: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Threads {
     /// Starts them.
-    pub(crate) fn start(flusher: Flusher, housekeeping: Housekeeping) -> io::Result<Self> {
+    pub(crate) fn start(
+        flusher: Flusher,
+        housekeeping: Housekeeping,
+        sealer: Sealer,
+    ) -> io::Result<Self> {
         let threads = Self {
             flusher: Arc::new(flusher),
             housekeeping: Arc::new(housekeeping),
+            sealer: Arc::clone(&sealer.bell),
             running: Mutex::default(),
         };
         let flusher = Arc::clone(&threads.flusher);
         threads.spawn("flusher", move || flusher.run())?;
         let housekeeping = Arc::clone(&threads.housekeeping);
         threads.spawn("housekeeping", move || housekeeping.run())?;
+        threads.spawn("sealer", move || sealer.run())?;
         Ok(threads)
     }
 
@@ -37,8 +45,8 @@ impl Threads {
         Ok(())
     }
 
-    fn bells(&self) -> [&Bell; 2] {
-        [&self.flusher.bell, &self.housekeeping.bell]
+    fn bells(&self) -> [&Bell; 3] {
+        [&self.flusher.bell, &self.housekeeping.bell, &self.sealer]
     }
 
     /// Asks for a sync now.
@@ -50,6 +58,7 @@ impl Threads {
     pub(crate) fn make_room(&self) {
         self.housekeeping.bell.ring();
         self.flusher.bell.ring();
+        self.sealer.ring();
     }
 
     /// Stops them and waits for their end; false if that was done before.

@@ -5,8 +5,8 @@ use smallvec::smallvec;
 use std::path::Path;
 use std::sync::Arc;
 use twinmq_store::{
-    Ack, Draft, Fill, Flags, Kind, OpenError, Place, QueueNumber, QueueOffset, ReadError, Store,
-    StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
+    Ack, AppendError, Boundary, Draft, Fill, Flags, Kind, OpenError, Place, Producer, QueueNumber,
+    QueueOffset, ReadError, Store, StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
 };
 
 const Q: QueueNumber = QueueNumber(16);
@@ -143,4 +143,112 @@ fn futures_may_move_between_threads() {
     send(store.offset_at(Q, Timestamp(0), twinmq_store::Boundary::Lower, Upto::default()));
     send(store.first_reaching(Q, Timestamp(0), Upto::default()));
     send(store.watch(&[Q], Upto::default()).changed());
+}
+
+/// A store that seals early and often.
+fn sealing() -> StoreConfig {
+    StoreConfig {
+        index_rows_max: 1000,
+        append_wait_max_ms: 20_000,
+        ..config()
+    }
+}
+
+fn open_sealing(dir: &Path) -> Store {
+    Store::open(dir, sealing(), Arc::new(WallClock), StoreMetrics::default()).unwrap()
+}
+
+fn produced(queue: QueueNumber, first: i32, flags: Flags) -> Draft {
+    Draft {
+        flags,
+        producer: Some(Producer { id: 5, epoch: 0, first_sequence: first }),
+        ..draft(queue, "produced")
+    }
+}
+
+#[tokio::test]
+async fn sealed_rows_read_like_fresh_ones_and_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let queues: Vec<QueueNumber> = (16..23).map(QueueNumber).collect();
+    let mut all = vec![Vec::new(); queues.len()];
+    let (txn, abort) = (
+        Flags::TRANSACTIONAL,
+        Flags::TRANSACTIONAL.with(Flags::ABORT_MARKER),
+    );
+    let special = QueueNumber(40);
+    let mut aborted = Vec::new();
+    let mut sequence = 0;
+    for round in 0..4 {
+        let store = open_sealing(dir.path());
+        for n in 0..3000 {
+            let which = n % queues.len();
+            let body = format!("{round}-{n}-{}", "y".repeat(n % 300));
+            store.append(&[draft(queues[which], &body)]).await.unwrap();
+            all[which].push(body);
+            if n % 500 == 7 {
+                let first = store.ends(special, Upto::default()).end;
+                store.append(&[produced(special, sequence, txn)]).await.unwrap();
+                let ends = store.ends(special, Upto::default());
+                assert_eq!((ends.stable, ends.end), (first, first.plus(1)));
+                sequence += 1;
+                store.append(&[produced(special, -1, abort)]).await.unwrap();
+                aborted.push((first, first.plus(1)));
+            }
+        }
+        check(&store, &queues, &all, special, &aborted).await;
+        match round {
+            0 => {}
+            1 => store.close(),
+            2 => {
+                // The index is derived: without it everything comes back from the log.
+                drop(store);
+                for sub in ["index", "snapshots"] {
+                    std::fs::remove_dir_all(dir.path().join(sub)).unwrap();
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(std::fs::read_dir(dir.path().join("index")).unwrap().count() > 2);
+    let store = open_sealing(dir.path());
+    check(&store, &queues, &all, special, &aborted).await;
+    // The ledger knows the producer's last batch, and its first ones no more.
+    let again = store.append(&[produced(special, sequence - 1, txn)]).await.unwrap();
+    assert!(again[0].duplicate);
+    let wrong = store.append(&[produced(special, sequence + 1, txn)]).await;
+    assert!(matches!(wrong, Err(AppendError::OutOfOrderSequence { .. })));
+    // By time.
+    let q = queues[0];
+    let all_of_q = u64::try_from(all[0].len()).unwrap();
+    for offset in (0..all_of_q).step_by(97) {
+        let time = store.store_time(q, QueueOffset(offset)).await.unwrap().unwrap();
+        let lower = store.offset_at(q, time, Boundary::Lower, Upto::default()).await.unwrap();
+        let upper = store.offset_at(q, time, Boundary::Upper, Upto::default()).await.unwrap();
+        assert!(lower.0 <= offset && offset <= upper.0, "{lower} {offset} {upper}");
+        assert_eq!(store.store_time(q, lower).await.unwrap(), Some(time));
+        assert_eq!(store.store_time(q, upper).await.unwrap(), Some(time));
+        if lower.0 > 0 {
+            let before = QueueOffset(lower.0 - 1);
+            assert!(store.store_time(q, before).await.unwrap().unwrap() < time);
+        }
+        let page = store.read(Window { entries_max: 1, ..window(q, offset) }).await.unwrap();
+        let (stored, place) = store.at(page.entries[0].address(0)).await.unwrap();
+        assert_eq!((stored.header.base.0, place), (offset, 0));
+    }
+}
+
+async fn check(
+    store: &Store,
+    queues: &[QueueNumber],
+    all: &[Vec<String>],
+    special: QueueNumber,
+    aborted: &[(QueueOffset, QueueOffset)],
+) {
+    for (queue, expected) in queues.iter().zip(all) {
+        assert_eq!(&bodies(store, *queue).await, expected);
+    }
+    let end = store.ends(special, Upto::default()).end;
+    let found = store.aborted(special, QueueOffset(0), end).await.unwrap();
+    let found: Vec<_> = found.iter().map(|a| (a.first, a.last)).collect();
+    assert_eq!(found, aborted);
 }

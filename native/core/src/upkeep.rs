@@ -107,6 +107,7 @@ impl Upkeep {
             Err(_) => tracing::error!("lingering commits are lost: the log took too long"),
         }
         self.parts.snapshot(&mut *self.snapshots.lock().await).await;
+        self.parts.metrics.show(None);
     }
 }
 

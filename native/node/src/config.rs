@@ -140,7 +140,9 @@ impl NodeConfig {
             return Err(wrong(&"drain_ms: must be from 0 to 600000"));
         }
         self.store.validate().map_err(|error| wrong(&error))?;
-        self.broker.validate().map_err(|error| wrong(&error))?;
+        self.broker
+            .validate()
+            .map_err(|(key, reason)| wrong(&format!("{key}: {reason}")))?;
         self.nameserver.validate().map_err(|error| wrong(&error))?;
         self.native.validate().map_err(|error| wrong(&error))?;
         self.kafka.validate().map_err(|error| wrong(&error))
@@ -205,7 +207,9 @@ mod tests {
                 .get(key)
                 .unwrap_or_else(|| panic!("config/twinmq.toml lacks {place}"));
             match (value, found) {
-                (Value::Table(value), Value::Table(found)) => same(&format!("{place}."), value, found),
+                (Value::Table(value), Value::Table(found)) => {
+                    same(&format!("{place}."), value, found)
+                }
                 _ => assert_eq!(value, found, "{place}"),
             }
         }
@@ -215,11 +219,17 @@ mod tests {
     fn flags_win_over_the_environment_and_that_over_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("twinmq.toml");
-        std::fs::write(&file, "data_dir = \"a\"\n[store]\nflush = \"sync\"\nflush_interval_ms = 100\n")
-            .expect("writes");
+        std::fs::write(
+            &file,
+            "data_dir = \"a\"\n[store]\nflush = \"sync\"\nflush_interval_ms = 100\n",
+        )
+        .expect("writes");
         let environment = [
             ("TWINMQ_DATA_DIR".to_owned(), "b".to_owned()),
-            ("TWINMQ_STORE_FLUSH_INTERVAL_MS".to_owned(), "200".to_owned()),
+            (
+                "TWINMQ_STORE_FLUSH_INTERVAL_MS".to_owned(),
+                "200".to_owned(),
+            ),
             ("TWINMQ_BROKER_NODE_ID".to_owned(), "3".to_owned()),
             ("PATH".to_owned(), "/bin".to_owned()),
         ];

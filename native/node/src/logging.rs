@@ -9,11 +9,15 @@ use tracing_subscriber::EnvFilter;
 /// # Errors
 /// A level that cannot be read, or logging was started before.
 pub fn start(config: &LogConfig) -> Result<(), StartError> {
-    let filter = EnvFilter::try_new(&config.level)
-        .map_err(|error| StartError::new("log.level", &error))?;
+    let filter =
+        EnvFilter::try_new(&config.level).map_err(|error| StartError::new("log.level", &error))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
-    let started = if config.json { lines.json().try_init() } else { lines.try_init() };
+    let started = if config.json {
+        lines.json().try_init()
+    } else {
+        lines.try_init()
+    };
     started.map_err(|error| StartError::config("logging", &error))
 }

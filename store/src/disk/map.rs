@@ -252,6 +252,22 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
+/// The hour (0 to 23) of the local day at a time given in seconds since 1970; that of UTC if the
+/// machine does not know its time zone.
+pub(crate) fn local_hour(seconds: i64) -> u8 {
+    // SAFETY: `tm` is plain data for which zeros are valid; `localtime_r` writes only there.
+    let hour = unsafe {
+        let mut parts: libc::tm = std::mem::zeroed();
+        if libc::localtime_r(&raw const seconds, &raw mut parts).is_null() {
+            -1
+        } else {
+            parts.tm_hour
+        }
+    };
+    let utc = seconds.rem_euclid(86_400) / 3600;
+    u8::try_from(hour).or(u8::try_from(utc)).unwrap_or(0)
+}
+
 /// Starts write-back of a range of a file: `sync_file_range(SYNC_FILE_RANGE_WRITE)`.
 ///
 /// # Errors

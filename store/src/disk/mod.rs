@@ -10,6 +10,7 @@ mod real;
 pub mod sim;
 
 pub use map::Map;
+pub(crate) use map::local_hour;
 pub use real::RealDisk;
 
 use std::fmt::Debug;

@@ -217,6 +217,15 @@ mod tests {
     }
 
     #[test]
+    fn an_hour_has_a_day() {
+        for hour in 0..24 {
+            let now = crate::disk::local_hour(1_700_006_400 + hour * 3600);
+            let next = crate::disk::local_hour(1_700_006_400 + (hour + 1) * 3600);
+            assert!(now < 24 && next < 24 && next != now);
+        }
+    }
+
+    #[test]
     fn a_lock_is_held_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");

@@ -499,6 +499,14 @@ impl DiskFile for SimFile {
             cached.read(0, &mut grown);
             *cached = Arc::new(Heap::new(grown));
         }
+        // Writing makes a sector dirty again, even with what it holds.
+        let first = at / SECTOR_BYTES * SECTOR_BYTES;
+        let mut durable = self.inode.durable.lock();
+        let touched: Vec<_> = durable.forgotten.range(first..end).map(|(s, _)| *s).collect();
+        for sector in touched {
+            durable.forgotten.remove(&sector);
+        }
+        drop(durable);
         if state.fails(Call::Write) {
             let n = usize::try_from(next(&mut state.random)).unwrap_or(0) % (bytes.len() + 1);
             cached.write(at, &bytes[..n]);

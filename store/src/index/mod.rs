@@ -6,6 +6,9 @@ pub(crate) mod rows;
 pub(crate) mod build;
 pub(crate) mod layout;
 pub(crate) mod run;
+pub(crate) mod runs;
+pub(crate) mod seal;
+
 use crate::run::{Flags, Kind};
 use crate::types::{LogOffset, QueueNumber, QueueOffset, Timestamp};
 

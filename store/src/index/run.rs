@@ -463,6 +463,27 @@ impl IndexRun {
         Ok(found)
     }
 
+    /// The queue's last row below a place in the log.
+    pub(crate) fn last_below(
+        &self,
+        access: Access,
+        line: &QueueLine,
+        at: LogOffset,
+    ) -> Result<Option<Row>, RunError> {
+        let range = self.range(line);
+        let below = |row: &DiskRow| row.at < at;
+        let (place, _) = self.search(access, ROWS, self.rows, range.clone(), below)?;
+        if place == range.start {
+            return Ok(None);
+        }
+        let mut found = None;
+        self.scan(access, line, place - 1, |row| {
+            found = Some(row);
+            false
+        })?;
+        Ok(found)
+    }
+
     /// The last known entry start at or before `at`.
     pub(crate) fn start_before(
         &self,

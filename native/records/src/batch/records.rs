@@ -152,6 +152,8 @@ impl<'a> Iterator for Headers<'a> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.left as usize))
+        (self.left as usize, Some(self.left as usize))
     }
 }
+
+impl ExactSizeIterator for Headers<'_> {}

@@ -169,7 +169,11 @@ impl Fields {
     }
 
     fn put_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.get(name).is_some() {
+        if self
+            .pairs
+            .iter()
+            .any(|(key, _)| self.bytes(*key) == name.as_bytes())
+        {
             self.remove(name);
         }
         if self.own.capacity() == 0 {

@@ -5,7 +5,7 @@
 //! remark; `extFields` may be null or missing; unknown keys are skipped, however deep.
 
 use crate::command::{Fields, Piece};
-use crate::escape::{quote, unescape};
+use crate::escape::{quote, special, unescape};
 use crate::{Command, FrameError, Language};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::borrow::Cow;
@@ -86,7 +86,7 @@ impl<'a> Scanner<'a> {
         let mut escaped = false;
         let end = loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let Some(clean) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) else {
+            let Some(clean) = special(rest, false) else {
                 return self.wrong("a string without end");
             };
             self.at += clean;

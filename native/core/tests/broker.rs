@@ -16,8 +16,8 @@ use twinmq_records::batch::{self, Writer};
 use twinmq_records::compression::Codec;
 use twinmq_records::message::{self, MessageView};
 use twinmq_store::{
-    Address, Draft, Flags, Kind, Producer, QueueOffset, Store, StoreConfig, StoreMetrics,
-    Timestamp, WallClock,
+    Address, Draft, Flags, Kind, OpenError, Producer, QueueNumber, QueueOffset, Store, StoreConfig,
+    StoreMetrics, Timestamp, Upto, WallClock,
 };
 
 fn store(dir: &Path) -> Store {
@@ -26,7 +26,15 @@ fn store(dir: &Path) -> Store {
         run_bytes_max: 4 << 20,
         ..StoreConfig::default()
     };
-    Store::open(dir, config, Arc::new(WallClock), StoreMetrics::default()).expect("opens")
+    // Tasks that were not awaited may hold the last one for a moment.
+    for _ in 0..200 {
+        let clock = Arc::new(WallClock);
+        match Store::open(dir, config.clone(), clock, StoreMetrics::default()) {
+            Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(10)),
+            opened => return opened.expect("opens"),
+        }
+    }
+    panic!("the store stays locked");
 }
 
 fn config() -> CoreConfig {
@@ -60,11 +68,10 @@ impl Node {
 
     /// As close as a test in one process comes to kill -9: no snapshots, nothing that lingers.
     async fn vanish(self) {
-        let store = self.store;
-        tokio::task::spawn_blocking(move || store.close())
+        let closing = self.store.clone();
+        tokio::task::spawn_blocking(move || closing.close())
             .await
             .expect("closes");
-        self.core.close().await;
     }
 
     async fn topic(&self, name: &str, origin: Origin, queues: u32) -> Arc<Topic> {

@@ -15,6 +15,8 @@ mod guard;
 mod handlers;
 mod metrics;
 mod output;
+#[cfg(feature = "fuzz")]
+mod probe;
 mod serve;
 mod session;
 mod settings;
@@ -24,4 +26,6 @@ mod topology;
 pub use config::{ConfigError, KafkaConfig, ListenerConfig};
 pub use group::GroupConfig;
 pub use metrics::KafkaMetrics;
+#[cfg(feature = "fuzz")]
+pub use probe::probe;
 pub use serve::{BindError, Bound, Kafka, Parts, bind};

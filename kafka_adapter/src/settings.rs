@@ -307,24 +307,20 @@ const BROKER: &[(&str, Type, &str)] = &[
 
 impl Defaults {
     pub(crate) fn new(core: &CoreConfig, kafka: &KafkaConfig, flush_sync: bool) -> Self {
-        let listeners = |advertised: bool| {
-            let show = |listener: &crate::config::ListenerConfig| {
-                let own = listener.bind.to_string();
-                let address = match (&listener.advertised, advertised) {
-                    (Some(address), true) => address.clone(),
-                    _ => own,
-                };
-                format!("{}://{address}", listener.name)
-            };
-            kafka
-                .listeners
-                .iter()
-                .map(show)
-                .collect::<Vec<_>>()
-                .join(",")
-        };
+        let listeners: Vec<_> = kafka
+            .listeners
+            .iter()
+            .map(|listener| format!("{}://{}", listener.name, listener.bind))
+            .collect();
+        let advertised: Vec<_> = kafka
+            .listeners
+            .iter()
+            .filter_map(|listener| {
+                let advertised = listener.advertised.as_ref()?;
+                Some(format!("{}://{advertised}", listener.name))
+            })
+            .collect();
         let mut broker = BTreeMap::from([
-            ("advertised.listeners", listeners(true)),
             (
                 "auto.create.topics.enable",
                 core.auto_create_topics.to_string(),
@@ -349,7 +345,8 @@ impl Defaults {
                 "group.min.session.timeout.ms",
                 kafka.group.min_session_timeout_ms.to_string(),
             ),
-            ("listeners", listeners(false)),
+            ("advertised.listeners", advertised.join(",")),
+            ("listeners", listeners.join(",")),
             (
                 "log.retention.check.interval.ms",
                 core.retention_interval_ms.to_string(),

@@ -6,33 +6,28 @@
 //! client waits for is answered or, when it goes away, dropped without harm.
 //! Leaves out: other brokers. Every group is this broker's.
 
-use super::GroupConfig;
 use super::event::{
     Action, Answer, Event, GroupRecord, Join, Leaver, MemberId, Moment, ReplyId, StoreId, Sync,
     Tick,
 };
 use super::record;
-use super::state::{Group, State};
-use super::subscription::{assigned_partitions, subscribed_topics};
+use super::state::Group;
+use super::{GroupConfig, TEXT_MAX};
 use crate::error::Refusal;
-use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 use twinmq_core::Core;
-use twinmq_core::roster::{Member as Listed, Tongue};
+use twinmq_core::roster::Tongue;
 use twinmq_store::{Clock, Timestamp};
 use uuid::Uuid;
 
-/// Topics and partitions of one member that the roster shows at most.
-pub(super) const SHOWN_MAX: usize = 100_000;
 /// Longest part of a client id that goes into a member id.
 const ID_PREFIX_MAX: usize = 255;
 /// How long closing waits for records under way.
@@ -42,13 +37,13 @@ const CLOSE_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) group: Group,
-    parked: HashMap<ReplyId, oneshot::Sender<Answer>>,
+    pub(super) parked: HashMap<ReplyId, oneshot::Sender<Answer>>,
     /// Records to be stored, in order; `writing` while a task does so.
-    writes: VecDeque<(StoreId, GroupRecord)>,
-    writing: bool,
+    pub(super) writes: VecDeque<(StoreId, GroupRecord)>,
+    pub(super) writing: bool,
     /// The entry of the timer heap that counts.
-    armed: Option<Tick>,
-    warned_mixed: bool,
+    pub(super) armed: Option<Tick>,
+    pub(super) warned_mixed: bool,
 }
 
 /// A group's slot, shared with what works on it.
@@ -62,13 +57,13 @@ pub(crate) struct Coordinator {
     pub(super) retention_ms: i64,
     pub(super) groups: Mutex<HashMap<Arc<str>, Shared>>,
     clock: Arc<dyn Clock>,
-    started: Instant,
-    replies: AtomicU64,
-    timers: Mutex<BinaryHeap<Reverse<(Tick, Arc<str>)>>>,
-    earlier: Notify,
-    writers: AtomicUsize,
-    written: Notify,
-    closed: watch::Sender<bool>,
+    pub(super) started: Instant,
+    pub(super) replies: AtomicU64,
+    pub(super) timers: Mutex<BinaryHeap<Reverse<(Tick, Arc<str>)>>>,
+    pub(super) earlier: Notify,
+    pub(super) writers: AtomicUsize,
+    pub(super) written: Notify,
+    pub(super) closed: watch::Sender<bool>,
 }
 
 impl Coordinator {
@@ -165,7 +160,7 @@ impl Coordinator {
             member_id: Arc::clone(member_id),
         };
         let member_id = Arc::clone(&join.member_id);
-        if group.is_empty() {
+        if group.is_empty() || group.len() > TEXT_MAX {
             return refused(ResponseError::InvalidGroupId, &member_id);
         }
         if let Err(code) = self.config.check(&join) {
@@ -237,6 +232,9 @@ impl Coordinator {
         generation: i32,
         missing: ResponseError,
     ) -> Result<(), ResponseError> {
+        if group.len() > TEXT_MAX {
+            return Err(ResponseError::InvalidGroupId);
+        }
         let Some(slot) = self.slot(group) else {
             return if generation < 0 { Ok(()) } else { Err(missing) };
         };
@@ -270,20 +268,6 @@ impl Coordinator {
         // Dead either way: a group whose tombstone failed is found again when the log is reopened.
         self.forget(group);
         removed.map_err(|error| Refusal::from(&error).code)
-    }
-
-    /// Waits until no record of the group is on its way to the log.
-    async fn written_out(&self, group: &str) {
-        let Some(slot) = self.slot(group) else {
-            return;
-        };
-        loop {
-            let written = self.written.notified();
-            if !slot.lock().writing {
-                return;
-            }
-            written.await;
-        }
     }
 
     /// Whether RocketMQ clients are in a group now.
@@ -391,233 +375,13 @@ impl Coordinator {
             );
         }
     }
-
-    /// Does what a group decided. The group's lock is held.
-    pub(super) fn carry_out(
-        self: &Arc<Self>,
-        name: &Arc<str>,
-        shared: &Shared,
-        slot: &mut Slot,
-        actions: Vec<Action>,
-    ) {
-        for action in actions {
-            match action {
-                Action::Reply { to, answer } => slot.reply(to, answer),
-                Action::Store { id, record } => {
-                    slot.writes.push_back((id, record));
-                    if !slot.writing {
-                        slot.writing = true;
-                        self.writers.fetch_add(1, Ordering::AcqRel);
-                        tokio::spawn(Arc::clone(self).write(Arc::clone(name), Arc::clone(shared)));
-                    }
-                }
-                Action::Changed(id) => self.show(name, slot, &id),
-                Action::Gone(id) => {
-                    tracing::debug!(group = %name, member = %id, "left the group");
-                    self.core.roster.remove(name, &id);
-                }
-            }
-        }
-        self.arm(name, slot);
-    }
-
-    /// Shows a member in the roster.
-    fn show(&self, name: &Arc<str>, slot: &Slot, id: &str) {
-        let group = &slot.group;
-        let Some(member) = group.member(id) else {
-            return;
-        };
-        let consumer = group
-            .protocol_type()
-            .is_some_and(|kind| &**kind == "consumer");
-        let (topics, held) = if consumer {
-            let metadata = group.metadata_of(member);
-            (
-                subscribed_topics(&metadata, SHOWN_MAX).unwrap_or_default(),
-                assigned_partitions(&member.assignment, SHOWN_MAX).unwrap_or_default(),
-            )
-        } else {
-            (Vec::new(), Vec::new())
-        };
-        let listed = Listed {
-            id: member.id.clone(),
-            tongue: Tongue::Kafka,
-            client_id: member.client_id.clone(),
-            host: host_of(&member.client_host),
-            topics,
-            held,
-        };
-        self.core.roster.put(name, listed);
-    }
-
-    /// Stores a group's records, one after the other, until there are none.
-    async fn write(self: Arc<Self>, name: Arc<str>, shared: Shared) {
-        loop {
-            let (id, record) = {
-                let mut slot = shared.lock();
-                let Some(next) = slot.writes.pop_front() else {
-                    slot.writing = false;
-                    break;
-                };
-                next
-            };
-            let result = self.store(&name, &record).await;
-            let mut slot = shared.lock();
-            let actions = slot.group.on(Event::Stored { id, result }, self.now());
-            self.carry_out(&name, &shared, &mut slot, actions);
-            tracing::debug!(
-                group = %name,
-                generation = slot.group.generation(),
-                state = slot.group.state().name(),
-                "group stored"
-            );
-        }
-        self.writers.fetch_sub(1, Ordering::AcqRel);
-        self.written.notify_waiters();
-    }
-
-    async fn store(&self, name: &str, record: &GroupRecord) -> Result<(), ResponseError> {
-        let bytes: Bytes = record::encode(record).map_err(|error| {
-            tracing::warn!(group = name, %error, "group cannot be stored");
-            ResponseError::UnknownServerError
-        })?;
-        let stored = self.core.offsets.put_group_record(name, Some(bytes)).await;
-        stored.map_err(|error| {
-            tracing::warn!(group = name, %error, "group was not stored");
-            match Refusal::from(&error).code {
-                ResponseError::OffsetMetadataTooLarge => ResponseError::UnknownServerError,
-                code => code,
-            }
-        })
-    }
-
-    /// Makes sure that the timer looks at the group in time.
-    fn arm(&self, name: &Arc<str>, slot: &mut Slot) {
-        let Some(due) = slot.group.due() else {
-            return;
-        };
-        if slot.armed.is_some_and(|armed| armed <= due) {
-            return;
-        }
-        slot.armed = Some(due);
-        let mut timers = self.timers.lock();
-        let first = timers.peek().is_none_or(|Reverse((first, _))| due < *first);
-        timers.push(Reverse((due, Arc::clone(name))));
-        if first {
-            self.earlier.notify_one();
-        }
-    }
-
-    /// The one timer: tells groups the time when they asked for it, and lets offsets expire.
-    async fn keep_time(self: Arc<Self>) {
-        let mut closed = self.closed.subscribe();
-        let every = self.config.offsets_retention_check_interval_ms.max(1000);
-        let mut expiry = tokio::time::interval(Duration::from_millis(every));
-        expiry.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        expiry.tick().await;
-        loop {
-            let next = self.timers.lock().peek().map(|Reverse((at, _))| *at);
-            let sleep = async {
-                match next {
-                    Some(at) => {
-                        tokio::time::sleep_until(self.started + Duration::from_millis(at.0)).await;
-                    }
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = sleep => self.ring(),
-                () = self.earlier.notified() => {}
-                _ = expiry.tick() => self.expire().await,
-                () = async { drop(closed.wait_for(|closed| *closed).await) } => return,
-            }
-        }
-    }
-
-    /// Tells every group whose time has come.
-    fn ring(self: &Arc<Self>) {
-        let now = self.now();
-        loop {
-            let (at, name) = {
-                let mut timers = self.timers.lock();
-                match timers.peek() {
-                    Some(Reverse((at, _))) if *at <= now.tick => {}
-                    _ => return,
-                }
-                let Some(Reverse(first)) = timers.pop() else {
-                    return;
-                };
-                first
-            };
-            let Some(shared) = self.slot(&name) else {
-                continue;
-            };
-            {
-                let mut slot = shared.lock();
-                if slot.armed != Some(at) {
-                    continue; // an earlier entry took its place
-                }
-                slot.armed = None;
-                let actions = slot.group.on(Event::Time, now);
-                self.carry_out(&name, &shared, &mut slot, actions);
-            }
-            drop(shared);
-            self.forget_if_blank(&name);
-        }
-    }
-
-    /// A group that only ever handed out member ids leaves nothing behind.
-    fn forget_if_blank(&self, name: &str) {
-        let mut groups = self.groups.lock();
-        let Some(shared) = groups.get(name) else {
-            return;
-        };
-        let blank = {
-            // Whoever fetched the slot meanwhile holds a count of it; then it stays for now.
-            let unshared = Arc::strong_count(shared) == 1;
-            let slot = shared.lock();
-            unshared && slot.parked.is_empty() && slot.group.is_blank()
-        };
-        if blank {
-            groups.remove(name);
-        }
-    }
-
-    /// Takes a dead group out of the map.
-    pub(super) fn forget(&self, name: &str) {
-        let mut groups = self.groups.lock();
-        let dead = groups
-            .get(name)
-            .is_some_and(|shared| shared.lock().group.state() == State::Dead);
-        if dead {
-            groups.remove(name);
-        }
-    }
-
-    /// Marks an empty group dead, so that nobody joins it while it is removed. Whether it was.
-    pub(super) fn retire(&self, shared: &Shared) -> bool {
-        let mut slot = shared.lock();
-        let idle = slot.group.state() == State::Empty && slot.parked.is_empty() && !slot.writing;
-        if idle {
-            let reply = ReplyId(self.replies.fetch_add(1, Ordering::Relaxed));
-            // The answer goes nowhere: nobody is waiting for it.
-            let _ = slot.group.on(Event::Delete { reply }, self.now());
-        }
-        idle
-    }
 }
 
 impl Slot {
-    fn reply(&mut self, to: ReplyId, answer: Answer) {
+    pub(super) fn reply(&mut self, to: ReplyId, answer: Answer) {
         if let Some(sender) = self.parked.remove(&to) {
             // The client may have gone away meanwhile; then nobody wants the answer.
             let _ = sender.send(answer);
         }
     }
-}
-
-/// The address in Kafka's spelling of it, `/1.2.3.4`; the port is not known.
-fn host_of(client_host: &str) -> SocketAddr {
-    let ip = client_host.trim_start_matches('/').parse();
-    SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), 0)
 }

@@ -4,8 +4,9 @@
 //! group takes its place over without a rebalance (KIP-345), once the record that says so is stored.
 
 use super::event::{Action, Answer, Join, JoinAnswer, Joined, MemberId, Moment, ReplyId, Tick};
+use super::life::answer_parked;
 use super::member::{Member, ms};
-use super::state::{Group, State, Storing, Wait, answer_parked};
+use super::state::{Group, State, Storing, Wait};
 use kafka_protocol::ResponseError;
 use std::sync::Arc;
 

@@ -1,20 +1,26 @@
 //! The classic group protocol: groups, their members, generations and assignments.
 //!
-//! [`state`] decides (pure), [`coordinator`] drives: it owns the groups, the parked answers, the timer
-//! and the stored records. [`expiry`] forgets offsets and groups by time. Groups are named in Kafka's
+//! [`state`] decides (pure). [`coordinator`] drives: it owns the groups and the parked answers, [`carry`]
+//! does what a group decided, [`timer`] tells it the time. [`view`] is how groups look from outside,
+//! [`expiry`] which offsets are forgotten by time. Groups are named in Kafka's
 //! spelling; their offsets are in `twinmq_core`'s one table, which RocketMQ consumers share.
 
+mod carry;
 pub(crate) mod coordinator;
 pub(crate) mod event;
 mod expiry;
 mod join;
+mod life;
 mod member;
 mod rebalance;
 mod record;
 pub(crate) mod state;
 pub(crate) mod subscription;
+mod timer;
 pub(crate) mod view;
 
+#[cfg(test)]
+mod coordinator_tests;
 #[cfg(test)]
 mod state_props;
 #[cfg(test)]
@@ -25,6 +31,9 @@ pub(crate) use coordinator::Coordinator;
 use event::Join;
 use kafka_protocol::ResponseError;
 use serde::{Deserialize, Serialize};
+
+/// Longest text that stored records can carry; newer request versions can carry more.
+pub(crate) const TEXT_MAX: usize = 32_767;
 
 /// Settings of the classic group protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,7 +59,7 @@ pub struct GroupConfig {
     pub groups_max: usize,
     /// Most bytes a member may say of itself, over all its protocols. Default 1048576.
     pub member_metadata_bytes_max: usize,
-    /// Most protocols a member may offer. Default 64.
+    /// Most protocols a member may offer. Default 16.
     pub member_protocols_max: usize,
     /// Longest metadata text of a committed offset, in bytes. Default 4096. Kafka's
     /// `offset.metadata.max.bytes`.
@@ -71,7 +80,7 @@ impl Default for GroupConfig {
             pending_max: 10_000,
             groups_max: 100_000,
             member_metadata_bytes_max: 1 << 20,
-            member_protocols_max: 64,
+            member_protocols_max: 16,
             offset_metadata_max_bytes: 4096,
             offsets_retention_check_interval_ms: 600_000,
         }
@@ -95,6 +104,12 @@ impl GroupConfig {
         if join.protocols.len() > self.member_protocols_max
             || said.sum::<usize>() > self.member_metadata_bytes_max
         {
+            return Err(ResponseError::InvalidRequest);
+        }
+        let instance = join.instance_id.iter();
+        let names = join.protocols.iter().map(|(name, _)| name);
+        let texts = names.chain(instance).chain([&join.protocol_type]);
+        if texts.map(|text| text.len()).max() > Some(TEXT_MAX) {
             return Err(ResponseError::InvalidRequest);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! How groups look to tools, and how their offsets age: Kafka groups, groups that only committed, and
 //! groups of RocketMQ consumers, in one list.
 
-use super::coordinator::{Coordinator, SHOWN_MAX, Shared};
+use super::coordinator::{Coordinator, Shared};
 use super::expiry::{Aging, expired};
 use super::state::{Group, State};
 use super::subscription::subscribed_topics;
@@ -10,6 +10,9 @@ use kafka_protocol::ResponseError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twinmq_core::roster::{Member as Listed, Tongue};
+
+/// Topics and partitions of one member that are looked at, at most.
+pub(super) const SHOWN_MAX: usize = 100_000;
 
 /// A group in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -30,7 +30,7 @@ fn missing(group: GroupId, version: i16) -> DescribedGroup {
     if version < 6 {
         return dead.with_group_id(group);
     }
-    let message = StrBytes::from_string(format!("group {} is not known", group.as_str()));
+    let message = StrBytes::from_string(format!("Group {} not found.", group.as_str()));
     dead.with_group_id(group)
         .with_error_code(ResponseError::GroupIdNotFound.code())
         .with_error_message(Some(message))

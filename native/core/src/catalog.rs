@@ -1,8 +1,10 @@
 //! Topics: both names, settings, queue numbers and ordinals. A state machine on its internal queue.
 
 pub(crate) mod definition;
+mod lifecycle;
 pub(crate) mod state;
 pub mod system;
+mod topic;
 pub(crate) mod view;
 
 use crate::config::{CoreConfig, OpenError};
@@ -12,223 +14,12 @@ use crate::state::{self as machine, Image, Plan, SharedClock};
 use definition::{Change, Definition, StoredClass, StoredOrigin};
 use parking_lot::Mutex;
 use state::State;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use thiserror::Error;
+pub use topic::{CatalogError, Class, NewTopic, Origin, Perm, Resolved, Topic, TopicChange};
 use twinmq_records::names;
-use twinmq_store::{Ack, Draft, LogOffset, QueueNumber, QueueOffset, Store, Timestamp, Upto};
+use twinmq_store::{Ack, Draft, LogOffset, QueueNumber, QueueOffset, Store, Timestamp};
 use uuid::Uuid;
 use view::View;
-
-/// RocketMQ permission bits: 4 read, 2 write, 1 inherit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Perm(pub u8);
-
-impl Perm {
-    /// Producers may write.
-    #[must_use]
-    pub fn write(self) -> bool {
-        self.0 & 2 != 0
-    }
-    /// Consumers may read.
-    #[must_use]
-    pub fn read(self) -> bool {
-        self.0 & 4 != 0
-    }
-    /// Serves as a template for automatic creation.
-    #[must_use]
-    pub fn inherit(self) -> bool {
-        self.0 & 1 != 0
-    }
-}
-
-/// Which side created a topic; decides defaults such as retention.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// Through Kafka.
-    Kafka,
-    /// Through the remoting protocol, or by the broker itself.
-    Native,
-}
-
-/// Who may see and use a topic.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
-    /// An ordinary topic.
-    User,
-    /// RocketMQ's system topics (TBW102, ...): native only.
-    System,
-    /// Kafka's internal topics (`__consumer_offsets`, `__transaction_state`): Kafka readable only.
-    Internal,
-}
-
-/// What the settings amount to; units in the names.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
-    /// `flush.messages=1`, or the broker's default: acknowledged = on disk.
-    pub flush_sync: bool,
-    /// `retention.ms`; `None` = without limit.
-    pub retention_ms: Option<u64>,
-    /// `retention.bytes` per queue; `None` = without limit.
-    pub retention_bytes: Option<u64>,
-    /// `max.message.bytes`.
-    pub max_message_bytes: u32,
-    /// `message.timestamp.type=LogAppendTime`.
-    pub log_append_time: bool,
-    /// `message.timestamp.before.max.ms`.
-    pub timestamp_before_max_ms: i64,
-    /// `message.timestamp.after.max.ms`.
-    pub timestamp_after_max_ms: i64,
-    /// `cleanup.policy` contains `compact`.
-    pub compact: bool,
-    /// `cleanup.policy` contains `delete`.
-    pub delete: bool,
-    /// `min.insync.replicas`.
-    pub min_insync_replicas: u32,
-}
-
-/// A topic, as it stands. Immutable; a change makes a new one.
-#[derive(Clone, Debug)]
-pub struct Topic {
-    /// Kafka's name; `None` where it has none on that side.
-    pub kafka: Option<Arc<str>>,
-    /// RocketMQ's name; `None` where it has none on that side.
-    pub native: Option<Arc<str>>,
-    /// Kafka's topic id; a re-created topic has a new one.
-    pub id: Uuid,
-    /// Which side created it.
-    pub origin: Origin,
-    /// Who may use it.
-    pub class: Class,
-    /// Permissions.
-    pub perm: Perm,
-    /// RocketMQ's readQueueNums.
-    pub read_queues: u32,
-    /// RocketMQ's writeQueueNums; queues at or above refuse produce.
-    pub write_queues: u32,
-    /// Queue numbers by ordinal. Their count is Kafka's partition count and never falls.
-    pub queues: Vec<QueueNumber>,
-    /// RocketMQ's `order`.
-    pub order: bool,
-    /// RocketMQ's topicSysFlag.
-    pub sys_flag: i32,
-    /// RocketMQ's topicFilterType is MULTI_TAG.
-    pub multi_tag: bool,
-    /// RocketMQ's attributes.
-    pub attributes: BTreeMap<String, String>,
-    /// Kafka's topic configs that were set (overrides only).
-    pub settings: BTreeMap<String, String>,
-    /// What they amount to with the broker's defaults.
-    pub resolved: Resolved,
-    /// When it was created.
-    pub created: Timestamp,
-}
-
-impl Topic {
-    /// The name under which state (offsets) is kept: Kafka's, else RocketMQ's.
-    #[must_use]
-    pub fn key(&self) -> &Arc<str> {
-        self.kafka
-            .as_ref()
-            .or(self.native.as_ref())
-            .expect("a topic has a name on one side at least")
-    }
-    /// The queue number of an ordinal.
-    #[must_use]
-    pub fn queue(&self, ordinal: u32) -> Option<QueueNumber> {
-        self.queues.get(ordinal as usize).copied()
-    }
-    /// How far a reader of this topic sees. `committed`: not past open transactions.
-    #[must_use]
-    pub fn upto(&self, committed: bool) -> Upto {
-        Upto {
-            synced: self.resolved.flush_sync,
-            committed,
-        }
-    }
-}
-
-/// What to create.
-#[derive(Clone, Debug)]
-pub struct NewTopic {
-    /// The name on the creating side.
-    pub name: String,
-    /// The creating side.
-    pub origin: Origin,
-    /// Queues (partitions); read and write counts alike.
-    pub queues: u32,
-    /// Permissions.
-    pub perm: Perm,
-    /// RocketMQ's `order`.
-    pub order: bool,
-    /// RocketMQ's topicSysFlag.
-    pub sys_flag: i32,
-    /// RocketMQ's MULTI_TAG.
-    pub multi_tag: bool,
-    /// RocketMQ's attributes.
-    pub attributes: BTreeMap<String, String>,
-    /// Kafka's configs.
-    pub settings: BTreeMap<String, String>,
-}
-
-/// What to change; `None` leaves as it is.
-#[derive(Clone, Debug, Default)]
-pub struct TopicChange {
-    /// New permissions.
-    pub perm: Option<Perm>,
-    /// New readQueueNums.
-    pub read_queues: Option<u32>,
-    /// New writeQueueNums; more than there are queues adds queues.
-    pub write_queues: Option<u32>,
-    /// RocketMQ's `order`.
-    pub order: Option<bool>,
-    /// All attributes anew.
-    pub attributes: Option<BTreeMap<String, String>>,
-    /// All Kafka configs anew.
-    pub settings: Option<BTreeMap<String, String>>,
-}
-
-/// Why a topic could not be created, changed or deleted.
-#[derive(Debug, Error)]
-pub enum CatalogError {
-    /// The name is taken on the creating side.
-    #[error("topic {0} exists already")]
-    Exists(String),
-    /// No such topic.
-    #[error("topic {0} does not exist")]
-    Unknown(String),
-    /// Illegal name.
-    #[error("topic name {name:?}: {reason}")]
-    InvalidName {
-        /// The name.
-        name: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A reserved name.
-    #[error("topic {0} belongs to the broker")]
-    Reserved(String),
-    /// Count out of range.
-    #[error("{0}")]
-    InvalidQueues(String),
-    /// Unknown or illegal setting.
-    #[error("{key}: {reason}")]
-    InvalidSetting {
-        /// The setting.
-        key: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Too many topics.
-    #[error("topics_max = {0} reached")]
-    TooMany(usize),
-    /// The log did not take it.
-    #[error(transparent)]
-    Append(#[from] twinmq_store::AppendError),
-    /// The log took it but could not make it durable.
-    #[error(transparent)]
-    Wait(#[from] twinmq_store::WaitError),
-}
 
 /// All topics. Look-ups take no lock.
 #[derive(Debug)]
@@ -280,43 +71,6 @@ impl Catalog {
             .map_err(|error| fail(error.to_string()))?;
         catalog.drop_deleted().await;
         Ok(catalog)
-    }
-
-    /// Creates the broker's own topics where they are missing, in one run.
-    async fn found(&self, levels: u32) -> Result<(), CatalogError> {
-        let own = system::topics(&self.config, levels);
-        let end = self
-            .record(|state| {
-                let mut changes = Vec::new();
-                let mut next = state.next_queue;
-                for (new, class) in &own {
-                    let there = match new.origin {
-                        Origin::Kafka => self.view.by_kafka(&new.name),
-                        Origin::Native => self.view.by_native(&new.name),
-                    };
-                    if there.is_none() {
-                        changes.push(Change::Topic(self.definition(&mut next, new, *class)?));
-                    } else if let Some(topic) = there
-                        && topic.queues.len() < new.queues as usize
-                        && new.name == system::SCHEDULE_TOPIC
-                    {
-                        // More delay levels than before.
-                        let mut grown = Definition::of(&topic);
-                        let count = new.queues - u32::try_from(topic.queues.len()).unwrap_or(0);
-                        grown.queues.push((next, count));
-                        next += count;
-                        grown.read_queues = new.queues;
-                        grown.write_queues = new.queues;
-                        changes.push(Change::Topic(grown));
-                    }
-                }
-                Ok(changes)
-            })
-            .await?;
-        if let Some(end) = end {
-            self.store.wait(end, Ack::Written).await?;
-        }
-        Ok(())
     }
 
     /// Appends changes and applies them, in one hold of the state's lock.
@@ -441,11 +195,14 @@ impl Catalog {
             Origin::Kafka => self.view.by_kafka(name),
             Origin::Native => self.view.by_native(name),
         };
-        if there.is_some() || state.topics.contains_key(name.as_str()) {
+        if there.is_some() {
             return Err(CatalogError::Exists(name.clone()));
         }
         if system::reserved(name, new.origin, &self.config) {
             return Err(CatalogError::Reserved(name.clone()));
+        }
+        if state.topics.contains_key(name.as_str()) {
+            return Err(CatalogError::Exists(name.clone()));
         }
         if new.origin == Origin::Kafka && state.alike.contains_key(&state::alike(name)) {
             return Err(CatalogError::InvalidName {
@@ -542,7 +299,9 @@ impl Catalog {
             Origin::Kafka => self.view.by_kafka(&new.name),
             Origin::Native => self.view.by_native(&new.name),
         };
-        topic.ok_or(CatalogError::Unknown(new.name))
+        let topic = topic.ok_or(CatalogError::Unknown(new.name))?;
+        warn_if_endless(&topic);
+        Ok(topic)
     }
     /// Changes a topic, by [`Topic::key`].
     ///
@@ -601,69 +360,15 @@ impl Catalog {
             })
             .await?;
         self.durable(end).await?;
-        self.view
+        let topic = self
+            .view
             .by_key(key)
-            .ok_or_else(|| CatalogError::Unknown(key.to_owned()))
-    }
-    /// Deletes a topic, its records and all committed offsets of it, by [`Topic::key`].
-    ///
-    /// # Errors
-    /// See [`CatalogError`].
-    pub async fn delete(&self, key: &str) -> Result<(), CatalogError> {
-        let end = loop {
-            if let Some(end) = self.try_delete(key)? {
-                break end;
-            }
-            self.store.room().await?;
-        };
-        self.store.wait(end, Ack::Synced).await?;
-        self.drop_deleted().await;
-        Ok(())
-    }
-
-    /// Deletion and the tombstones of all committed offsets go in as one run, so that a topic of the
-    /// same name never inherits progress.
-    fn try_delete(&self, key: &str) -> Result<Option<LogOffset>, CatalogError> {
-        let mut state = self.state.lock();
-        let topic = state
-            .topics
-            .get(key)
             .ok_or_else(|| CatalogError::Unknown(key.to_owned()))?;
-        if topic.class != Class::User {
-            return Err(CatalogError::Reserved(key.to_owned()));
+        if change.settings.is_some() || change.attributes.is_some() {
+            warn_if_endless(&topic);
         }
-        let now = self.clock.now();
-        let changes = [Change::TopicGone(topic.id)];
-        let mut run = vec![self.draft(&changes, now)];
-        let mut forgetting = self.offsets.forget(topic.key(), now);
-        run.append(&mut forgetting.drafts);
-        let Some(receipts) = self.store.try_append(&run)? else {
-            return Ok(None);
-        };
-        self.apply(&mut state, &changes, now);
-        forgetting.apply(&receipts[1..]);
-        Ok(Some(machine::run_end(&receipts)))
+        Ok(topic)
     }
-
-    /// Has the store drop queues of deleted topics; what fails is tried again later.
-    pub(crate) async fn drop_deleted(&self) {
-        let numbers: Vec<u32> = self.state.lock().dropping.iter().copied().collect();
-        if numbers.is_empty() {
-            return;
-        }
-        let queues: Vec<_> = numbers.iter().copied().map(QueueNumber).collect();
-        if let Err(error) = self.store.drop_queues(&queues).await {
-            tracing::warn!(%error, "queues of deleted topics are not dropped yet");
-            return;
-        }
-        let dropped = self
-            .record(|_| Ok(vec![Change::Dropped(numbers.clone())]))
-            .await;
-        if let Err(error) = dropped {
-            tracing::warn!(%error, "dropped queues could not be noted");
-        }
-    }
-
     async fn durable(&self, end: Option<LogOffset>) -> Result<(), CatalogError> {
         // Nothing to append: whoever made it so may still wait for the disk.
         let end = end.unwrap_or_else(|| self.store.progress().written);
@@ -740,6 +445,18 @@ impl Origin {
             Self::Kafka => Self::Native,
             Self::Native => Self::Kafka,
         }
+    }
+}
+
+/// Until there is a kept store, such topics hold back the files that their records lie in.
+fn warn_if_endless(topic: &Topic) {
+    let resolved = &topic.resolved;
+    let endless = resolved.retention_ms.is_none() && resolved.retention_bytes.is_none();
+    if (resolved.compact && !resolved.delete) || endless {
+        tracing::warn!(
+            topic = %topic.key(),
+            "the topic is kept without limit: no log file with its records is ever dropped"
+        );
     }
 }
 

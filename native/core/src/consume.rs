@@ -2,22 +2,21 @@
 
 mod crossing;
 mod native;
+mod search;
 
 use crate::cache::Cache;
 use crate::catalog::{Catalog, Topic};
 use crate::config::CoreConfig;
 use crate::lag::at_once;
 use crate::metrics::CoreMetrics;
-use crate::payload;
 use crate::produce::Producing;
 use bytes::Bytes;
 use crossing::Crossing;
-pub(crate) use crossing::OpenedBatch;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
-    Aborted, Address, Boundary, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store,
-    Stored, Timestamp, Upto, Watch, Window,
+    Aborted, Address, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
+    Timestamp, Upto, Watch, Window,
 };
 
 /// Why nothing was read.
@@ -212,7 +211,7 @@ impl Consuming {
             }
             let go_on = match stored.header.kind {
                 Kind::Message => picked.message(stored),
-                Kind::Batch => picked.batch(stored, &*self.crossing.opened(topic, queue, stored)?),
+                Kind::Batch => self.pick(&mut picked, topic, queue, stored)?,
                 Kind::Control => true,
             };
             if !go_on {
@@ -220,6 +219,25 @@ impl Consuming {
             }
         }
         Ok(picked.finish(&page))
+    }
+
+    /// Picks from a batch, piece by piece. False: stop.
+    fn pick(
+        &self,
+        picked: &mut native::Picked<'_>,
+        topic: &Topic,
+        queue: u32,
+        stored: &Stored,
+    ) -> Result<bool, ConsumeError> {
+        let mut from = 0;
+        loop {
+            let opened = self.crossing.opened(topic, queue, stored, from)?;
+            let more = picked.batch(stored, &opened);
+            match opened.next {
+                Some(next) if more => from = next,
+                _ => return Ok(more),
+            }
+        }
     }
 
     /// Aborted transactions that touch these entries; asked for only where there are transactions.
@@ -261,8 +279,8 @@ impl Consuming {
                 if hidden {
                     return Err(nothing());
                 }
-                let opened = self.crossing.opened(&topic, ordinal, &stored)?;
-                opened.at_delta(place).ok_or_else(nothing)
+                let record = self.crossing.record(&topic, ordinal, &stored, place)?;
+                record.ok_or_else(nothing)
             }
             _ => Err(nothing()),
         }
@@ -291,84 +309,6 @@ impl Consuming {
             .filter_map(|(topic, queue)| topic.queue(*queue))
             .collect();
         self.store.watch(&numbers, Upto { synced, committed })
-    }
-
-    /// Native search by store time.
-    ///
-    /// # Errors
-    /// See [`ConsumeError`].
-    pub async fn offset_by_store_time(
-        &self,
-        topic: &Topic,
-        queue: u32,
-        time: Timestamp,
-        boundary: Boundary,
-    ) -> Result<QueueOffset, ConsumeError> {
-        let number = queue_of(topic, queue)?;
-        let upto = topic.upto(true);
-        Ok(self.store.offset_at(number, time, boundary, upto).await?)
-    }
-
-    /// Kafka search: the first record whose own time reaches `time`: (offset, its time, epoch).
-    ///
-    /// # Errors
-    /// See [`ConsumeError`].
-    pub async fn offset_by_record_time(
-        &self,
-        topic: &Topic,
-        queue: u32,
-        time: Timestamp,
-        committed: bool,
-    ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
-        let number = queue_of(topic, queue)?;
-        let upto = topic.upto(committed);
-        let Some(stored) = self.store.first_reaching(number, time, upto).await? else {
-            return Ok(None);
-        };
-        let first = self.store.ends(number, upto).first;
-        self.record_in(&stored, first, |at| at >= time.0)
-    }
-
-    /// Kafka's max timestamp: the first record with the highest time.
-    ///
-    /// # Errors
-    /// See [`ConsumeError`].
-    pub async fn latest_record(
-        &self,
-        topic: &Topic,
-        queue: u32,
-    ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
-        let number = queue_of(topic, queue)?;
-        let upto = topic.upto(false);
-        let Some(stored) = self.store.latest_record(number, upto).await? else {
-            return Ok(None);
-        };
-        let highest = stored.header.record_time.0;
-        let first = self.store.ends(number, upto).first;
-        self.record_in(&stored, first, |at| at >= highest)
-    }
-
-    /// The first record of an entry, at or above the queue's first offset, whose time is wanted.
-    fn record_in(
-        &self,
-        stored: &Stored,
-        first: QueueOffset,
-        wanted: impl Fn(i64) -> bool,
-    ) -> Result<Option<(QueueOffset, Timestamp, Reign)>, ConsumeError> {
-        let header = &stored.header;
-        let mut found = None;
-        if header.kind == Kind::Message {
-            found = Some((header.base, header.record_time));
-        } else {
-            payload::record_times(&stored.payload, self.decompressed_max, |delta, time| {
-                let offset = header.base.plus(u64::from(delta));
-                if found.is_none() && offset >= first && wanted(time) {
-                    found = Some((offset, Timestamp(time)));
-                }
-            })
-            .map_err(|reason| untranslatable(stored, reason))?;
-        }
-        Ok(found.map(|(offset, time)| (offset, time, header.reign)))
     }
 
     /// Store time of the record at `offset`; `None` when there is none.

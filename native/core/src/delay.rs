@@ -7,15 +7,20 @@
 //!
 //! The facts (levels, properties that stay) are RocketMQ's `ScheduleMessageService` and `HookUtils`.
 
+mod progress;
+mod steps;
+
+pub(crate) use steps::Steps;
+
 use crate::catalog::{Catalog, Topic, system};
-use crate::codec::{Put, Take};
 use crate::config::OpenError;
 use crate::metrics::CoreMetrics;
-use crate::payload::{self, Pair};
+use crate::payload;
 use crate::produce::{self, Target};
 use crate::retry;
 use crate::state::{self as machine, Image, Plan, SharedClock};
 use parking_lot::Mutex;
+use progress::{Progress, decode, encode, restore};
 use std::sync::Arc;
 use std::time::Duration;
 use twinmq_records::message::MessageView;
@@ -28,100 +33,11 @@ use twinmq_store::{
 const NAME: &str = "delays";
 /// The internal queue of the levels' progress.
 pub(crate) const QUEUE: QueueNumber = QueueNumber(QueueNumber::FIRST_OF_CORE.0 + 1);
-const FORMAT: u32 = 1;
 /// Most messages, and about the most bytes, delivered in one run.
 const RUN_MESSAGES: u32 = 64;
 const RUN_BYTES: u32 = 1 << 20;
 /// Pause after the log or the disk refused.
 const PAUSE: Duration = Duration::from_secs(1);
-
-/// The delay of each level.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Steps(Vec<u64>);
-
-impl Steps {
-    /// Reads RocketMQ's `messageDelayLevel`: numbers with s, m, h or d, level 1 first.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let mut steps = Vec::new();
-        for word in text.split_whitespace() {
-            let bad = || format!("{word:?} is not a number with s, m, h or d");
-            let unit = match word.as_bytes().last() {
-                Some(b's') => 1000,
-                Some(b'm') => 60_000,
-                Some(b'h') => 3_600_000,
-                Some(b'd') => 86_400_000,
-                _ => return Err(bad()),
-            };
-            let count: u32 = word[..word.len() - 1].parse().map_err(|_| bad())?;
-            steps.push(u64::from(count) * unit);
-        }
-        if steps.is_empty() || steps.len() > 255 {
-            return Err("from 1 to 255 levels".to_owned());
-        }
-        Ok(Self(steps))
-    }
-
-    /// How many levels there are.
-    pub(crate) fn count(&self) -> u32 {
-        u32::try_from(self.0.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Delay of a level's queue (level minus 1), in ms.
-    fn of_queue(&self, queue: u32) -> i64 {
-        let ms = self.0.get(queue as usize).copied().unwrap_or(0);
-        i64::try_from(ms).unwrap_or(i64::MAX)
-    }
-
-    /// The longest delay, in ms.
-    pub(crate) fn longest(&self) -> u64 {
-        self.0.iter().copied().max().unwrap_or(0)
-    }
-}
-
-/// The state machine: how far each level is delivered.
-#[derive(Debug, Default)]
-struct Progress {
-    levels: Vec<QueueOffset>,
-    next: QueueOffset,
-    changed: bool,
-}
-
-impl Progress {
-    fn apply(&mut self, level: u32, to: QueueOffset) {
-        let place = level as usize;
-        if self.levels.len() <= place {
-            self.levels.resize(place + 1, QueueOffset(0));
-        }
-        if let Some(slot) = self.levels.get_mut(place) {
-            *slot = to;
-        }
-        self.changed = true;
-    }
-
-    fn of(&self, level: u32) -> QueueOffset {
-        self.levels.get(level as usize).copied().unwrap_or_default()
-    }
-}
-
-fn encode(level: u32, to: QueueOffset) -> Pair {
-    Pair {
-        key: format!("delay/{level}").into_bytes(),
-        value: Some(to.0.to_string().into_bytes()),
-    }
-}
-
-fn decode(key: &[u8], value: Option<&[u8]>) -> Result<(u32, QueueOffset), String> {
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "not text".to_owned());
-    let level = text(key)?
-        .strip_prefix("delay/")
-        .and_then(|level| level.parse().ok())
-        .filter(|level| *level < 256)
-        .ok_or_else(|| "an unknown key".to_owned())?;
-    let to = text(value.unwrap_or_default())?
-        .parse()
-        .map_err(|_| "progress is not a number".to_owned())?;
-    Ok((level, QueueOffset(to)))
-}
 
 /// Delivers delayed messages when their time comes.
 #[derive(Debug)]
@@ -158,7 +74,11 @@ impl Delays {
             })
         })
         .await?;
-        let heads = vec![None; steps.count() as usize];
+        // Levels that the configuration no longer has are due at once.
+        let queues = catalog
+            .by_native(system::SCHEDULE_TOPIC)
+            .map_or(0, |topic| topic.queues.len());
+        let heads = vec![None; queues.max(steps.count() as usize)];
         Ok(Self {
             store,
             catalog,
@@ -189,14 +109,7 @@ impl Delays {
             return None;
         }
         let at = self.store.progress().written;
-        let mut bytes = Vec::new();
-        bytes.put(&FORMAT.to_be_bytes());
-        bytes.put(&progress.next.0.to_be_bytes());
-        let count = u32::try_from(progress.levels.len()).unwrap_or(0);
-        bytes.put(&count.to_be_bytes());
-        for level in &progress.levels {
-            bytes.put(&level.0.to_be_bytes());
-        }
+        let bytes = progress.image();
         let image = Image {
             name: NAME,
             at,
@@ -227,11 +140,11 @@ impl Delays {
                     continue;
                 }
             };
-            if self.newly_empty(&mut watch, &topic) {
+            if self.newly_empty(&watch) {
                 continue;
             }
             match next {
-                None => watch.changed().await,
+                None => watch.watch.changed().await,
                 Some(due) => {
                     let wait = due.0.saturating_sub(self.clock.now().0).max(0);
                     let wait = Duration::from_millis(u64::try_from(wait).unwrap_or(0));
@@ -261,7 +174,7 @@ impl Delays {
     }
 
     /// Whether a level became empty after the watch was made: it is not watched then.
-    fn newly_empty(&self, watch: &mut EmptyLevels, _topic: &Topic) -> bool {
+    fn newly_empty(&self, watch: &EmptyLevels) -> bool {
         let heads = self.heads.lock();
         heads
             .iter()
@@ -271,11 +184,15 @@ impl Delays {
 
     /// Delivers everything that is due, in order of due time. Returns when the next one is.
     async fn pass(&self, topic: &Topic) -> Result<Option<Timestamp>, DeliveryError> {
-        for level in 0..self.steps.count() {
-            let known = self.heads.lock()[level as usize].is_some();
-            if !known {
-                self.look(topic, level).await?;
-            }
+        let unknown: Vec<u32> = {
+            let heads = self.heads.lock();
+            let levels = heads.iter().zip(0..);
+            levels
+                .filter_map(|(head, level)| head.is_none().then_some(level))
+                .collect()
+        };
+        for level in unknown {
+            self.look(topic, level).await?;
         }
         loop {
             let first = {
@@ -413,35 +330,10 @@ impl Delays {
     }
 }
 
+/// Interest in the levels that were empty when it was made.
 struct EmptyLevels {
     watch: Watch,
     empty: Vec<bool>,
-}
-
-impl EmptyLevels {
-    async fn changed(&mut self) {
-        self.watch.changed().await;
-    }
-}
-
-fn restore(bytes: &[u8]) -> Result<Progress, String> {
-    let mut take = Take::new(bytes);
-    let mut read = || {
-        let format = take.u32()?;
-        let mut progress = Progress {
-            next: QueueOffset(take.u64()?),
-            ..Progress::default()
-        };
-        for _ in 0..take.u32()? {
-            progress.levels.push(QueueOffset(take.u64()?));
-        }
-        Ok::<_, crate::codec::Short>((format, progress))
-    };
-    match read() {
-        Ok((FORMAT, progress)) => Ok(progress),
-        Ok((format, _)) => Err(format!("snapshot format {format} is unknown")),
-        Err(short) => Err(short.to_string()),
-    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -450,31 +342,4 @@ enum DeliveryError {
     Read(#[from] ReadError),
     #[error(transparent)]
     Append(#[from] AppendError),
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_are_read_in_rocketmqs_spelling() {
-        let steps = Steps::parse("1s 5s 10s 30s 1m 2m 2h 1d").expect("legal");
-        assert_eq!(steps.count(), 8);
-        assert_eq!(steps.of_queue(0), 1000);
-        assert_eq!(steps.of_queue(6), 7_200_000);
-        assert_eq!(steps.longest(), 86_400_000);
-        for bad in ["", "5", "s", "1w", "-1s", "99999999999s"] {
-            assert!(Steps::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn progress_records_come_back() {
-        let pair = encode(17, QueueOffset(99));
-        let back = decode(&pair.key, pair.value.as_deref());
-        assert_eq!(back, Ok((17, QueueOffset(99))));
-        assert!(decode(b"delay/999", Some(b"1")).is_err());
-        assert!(decode(b"delay/1", Some(b"x")).is_err());
-        assert!(decode(b"delay/1", None).is_err());
-    }
 }

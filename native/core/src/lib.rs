@@ -136,14 +136,14 @@ impl Core {
             Arc::clone(&consuming),
             metrics.clone(),
         ));
-        metrics.show(lag::Source {
+        metrics.show(Some(lag::Source {
             store: store.clone(),
             catalog: Arc::downgrade(&catalog),
             offsets: Arc::downgrade(&offsets),
             overdue: Arc::downgrade(&delays),
             clock,
             series_max: config.lag_series_max,
-        });
+        }));
         let upkeep = Arc::new(Upkeep::start(upkeep::Parts {
             store,
             config,

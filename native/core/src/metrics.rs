@@ -2,10 +2,11 @@
 //! groups, lag) is taken when the endpoint is read, in one look.
 
 use crate::lag::Source;
+use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use twinmq_metrics::{RegisterError, Registry, prometheus};
 
 /// The core's metrics. [`CoreMetrics::default`] counts without being shown, for tests.
@@ -25,7 +26,7 @@ pub struct CoreMetrics {
     pub(crate) delayed_discarded: IntCounter,
     pub(crate) snapshots: IntCounter,
     pub(crate) snapshots_failed: IntCounter,
-    source: Arc<OnceLock<Source>>,
+    source: Arc<Mutex<Option<Source>>>,
     families: Vec<Family>,
 }
 
@@ -131,17 +132,16 @@ impl CoreMetrics {
         Ok(metrics)
     }
 
-    /// From now on the state behind `source` is shown.
-    pub(crate) fn show(&self, source: Source) {
-        // A second core on the same registry would be a mistake of node's; the first stays.
-        let _ = self.source.set(source);
+    /// From now on the state behind `source` is shown; `None`: nothing.
+    pub(crate) fn show(&self, source: Option<Source>) {
+        *self.source.lock() = source;
     }
 }
 
 /// Gauges taken from the state when they are read.
 #[derive(Clone)]
 struct StateCollector {
-    source: Arc<OnceLock<Source>>,
+    source: Arc<Mutex<Option<Source>>>,
 }
 
 impl Collector for StateCollector {
@@ -149,6 +149,7 @@ impl Collector for StateCollector {
         Vec::new()
     }
     fn collect(&self) -> Vec<MetricFamily> {
-        self.source.get().map(Source::families).unwrap_or_default()
+        let source = self.source.lock().clone();
+        source.map(|source| source.families()).unwrap_or_default()
     }
 }

@@ -2,21 +2,22 @@
 //! `__consumer_offsets` record format.
 
 pub(crate) mod partition;
+mod table;
+
+pub(crate) use table::Table;
 
 use crate::catalog::{Catalog, Topic, system};
-use crate::codec::{Put, Take};
 use crate::config::OpenError;
 use crate::metrics::CoreMetrics;
 use crate::payload;
 use crate::state::{self as machine, Image, Plan, SharedClock};
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
 use partition::{Change, Lingering, Partition};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
+use table::restore;
 use thiserror::Error;
-use tokio::sync::Notify;
-use twinmq_store::{Ack, AppendError, Draft, QueueNumber, QueueOffset, Receipt, Store, Timestamp};
+use twinmq_store::{Ack, AppendError, QueueNumber, QueueOffset, Store, Timestamp};
 
 /// A group's progress in one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,81 +46,8 @@ pub enum OffsetsError {
 }
 
 const NAME: &str = "offsets";
-const FORMAT: u32 = 1;
 /// Lingering commits written in one run.
 const LINGER_RUN: usize = 4096;
-
-/// The table itself, one lock per offsets partition. The catalog holds it too, to forget a deleted
-/// topic in the same run that deletes it.
-#[derive(Debug)]
-pub(crate) struct Table {
-    partitions: Vec<Mutex<Partition>>,
-    queues: OnceLock<Vec<QueueNumber>>,
-    lingering: Notify,
-}
-
-impl Default for Table {
-    fn default() -> Self {
-        let count = system::INTERNAL_PARTITIONS;
-        Self {
-            partitions: (0..count).map(|_| Mutex::default()).collect(),
-            queues: OnceLock::new(),
-            lingering: Notify::new(),
-        }
-    }
-}
-
-/// A topic about to be forgotten: all partitions held.
-pub(crate) struct Forgetting<'a> {
-    /// What to append.
-    pub(crate) drafts: Vec<Draft>,
-    parts: Vec<(MutexGuard<'a, Partition>, Vec<Change>, usize)>,
-}
-
-impl Forgetting<'_> {
-    /// The drafts are in the log: `receipts` are theirs, in order.
-    pub(crate) fn apply(mut self, receipts: &[Receipt]) {
-        let mut rest = receipts;
-        for (mut partition, changes, drafts) in self.parts.drain(..) {
-            let (own, others) = rest.split_at(drafts.min(rest.len()));
-            rest = others;
-            partition.appended(changes, own);
-        }
-    }
-}
-
-impl Table {
-    fn partition(&self, group: &str) -> (&Mutex<Partition>, usize) {
-        let place = partition_of(group) as usize;
-        (&self.partitions[place], place)
-    }
-
-    fn queue(&self, place: usize) -> Option<QueueNumber> {
-        self.queues.get()?.get(place).copied()
-    }
-
-    /// Locks every partition that knows the topic and plans its tombstones.
-    pub(crate) fn forget(&self, topic: &str, now: Timestamp) -> Forgetting<'_> {
-        let mut forgetting = Forgetting {
-            drafts: Vec::new(),
-            parts: Vec::new(),
-        };
-        for (place, partition) in self.partitions.iter().enumerate() {
-            let partition = partition.lock();
-            let changes = partition.without_topic(topic);
-            let Some(queue) = self.queue(place) else {
-                continue;
-            };
-            // Held even where there is nothing to forget: a commit for the topic waits until the
-            // catalog no longer knows it.
-            let mut drafts = Partition::drafts(queue, now, &changes);
-            let count = drafts.len();
-            forgetting.drafts.append(&mut drafts);
-            forgetting.parts.push((partition, changes, count));
-        }
-        forgetting
-    }
-}
 
 /// The partition of `__consumer_offsets` (and the coordinator) of a group, 0 to 49: Kafka's
 /// `abs(hash) % offsets.topic.num.partitions`, where the hash is Java's and `abs(MIN)` is 0.
@@ -440,19 +368,8 @@ impl Offsets {
         unchanged_too: bool,
     ) -> Option<(Image, Vec<(QueueNumber, QueueOffset)>)> {
         let at = self.store.progress().written;
-        let mut bytes = Vec::new();
-        bytes.put(&FORMAT.to_be_bytes());
-        let mut positions = Vec::new();
-        let mut changed = unchanged_too;
-        for (place, partition) in self.table.partitions.iter().enumerate() {
-            let mut partition = partition.lock();
-            changed |= std::mem::take(&mut partition.changed);
-            partition.write(&mut bytes);
-            if let Some(queue) = self.table.queue(place) {
-                positions.push((queue, partition.next));
-            }
-        }
-        changed.then(|| {
+        let (bytes, positions, changed) = self.table.image();
+        (changed || unchanged_too).then(|| {
             let image = Image {
                 name: NAME,
                 at,
@@ -481,21 +398,4 @@ fn check_text(text: &str) -> Result<(), AppendError> {
         });
     }
     Ok(())
-}
-
-fn restore(table: &Table, bytes: &[u8]) -> Result<(), String> {
-    let mut take = Take::new(bytes);
-    let short = |error: crate::codec::Short| error.to_string();
-    let format = take.u32().map_err(short)?;
-    if format != FORMAT {
-        return Err(format!("snapshot format {format} is unknown"));
-    }
-    for partition in &table.partitions {
-        *partition.lock() = Partition::read(&mut take).map_err(short)?;
-    }
-    if take.is_empty() {
-        Ok(())
-    } else {
-        Err("the snapshot is longer than what it holds".to_owned())
-    }
 }

@@ -2,7 +2,6 @@
 //! check of produced batches, records that cross, and names.
 
 use crate::catalog::Resolved;
-use crate::consume::OpenedBatch;
 use crate::offsets::Committed;
 use crate::offsets::partition::Change;
 use crate::produce::ProduceError;
@@ -13,7 +12,9 @@ use twinmq_records::batch::{self, BatchError, Facts, Tag, Walk, Writer};
 use twinmq_records::internal::{
     InternalError, OffsetKey, OffsetValue, OffsetsKey, encode_group_key,
 };
+use twinmq_records::message::MessageView;
 pub(crate) use twinmq_records::message::java_hash;
+use twinmq_records::translate::{self, Destination, Translated};
 use twinmq_store::{Draft, Fill, Flags, Kind, Place, Producer, QueueNumber, Stored, Timestamp};
 
 /// One record of an internal queue.
@@ -262,22 +263,42 @@ fn offset_value(committed: &Committed) -> Result<Vec<u8>, InternalError> {
     }
     .encode()
 }
-//REST
+
+/// Most bytes of messages made from a batch at once; larger batches are opened in pieces.
+const PIECE_BYTES: usize = 8 << 20;
+
+/// A batch entry's records in RocketMQ's layout, from an offset delta on.
 pub(crate) fn opened(
     stored: &Stored,
     topic: &str,
     ordinal: u32,
-    host: SocketAddr,
+    store_host: SocketAddr,
+    from: u32,
     decompressed_max: u64,
-) -> Result<OpenedBatch, String> {
-    let _ = (stored, topic, ordinal, host, decompressed_max);
-    unimplemented!()
+) -> Result<Translated, String> {
+    let header = &stored.header;
+    let wide = |number: u64| i64::try_from(number).map_err(|error| error.to_string());
+    let to = Destination {
+        topic,
+        queue_id: i32::try_from(ordinal).map_err(|error| error.to_string())?,
+        base: wide(header.base.0)?,
+        address: wide(header.log_offset.0)?,
+        store_time: header.store_time.0,
+        store_host,
+    };
+    let opened =
+        batch::open(&stored.payload, decompressed_max).map_err(|error| error.to_string())?;
+    translate::messages(&opened, &to, from, PIECE_BYTES, decompressed_max)
+        .map_err(|error| error.to_string())
 }
-pub(crate) fn framed(
-    stored: &[Stored],
-    bytes: usize,
-    decompressed_max: u64,
-) -> Result<Bytes, String> {
-    let _ = (stored, bytes, decompressed_max);
-    unimplemented!()
+
+/// One batch made from message entries that follow each other.
+pub(crate) fn framed(entries: &[Stored], decompressed_max: u64) -> Result<Bytes, String> {
+    let mut views = Vec::with_capacity(entries.len());
+    for stored in entries {
+        views.push(MessageView::parse(&stored.payload).map_err(|error| error.to_string())?);
+    }
+    let reign = entries.first().map_or(0, |first| first.header.reign.0);
+    let epoch = i32::try_from(reign).map_err(|error| error.to_string())?;
+    translate::frame(views, epoch, decompressed_max).map_err(|error| error.to_string())
 }

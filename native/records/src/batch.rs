@@ -8,6 +8,7 @@
 //! Source of the layout: KIP-98, `DefaultRecordBatch`, `DefaultRecord`.
 
 mod records;
+mod source;
 mod walk;
 mod writer;
 

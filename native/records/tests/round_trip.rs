@@ -1,5 +1,7 @@
 //! Random records to messages and back; random messages to records and back.
 
+#![expect(clippy::unwrap_used, reason = "a test says so by failing")]
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -10,53 +10,11 @@ use crate::payload;
 use crate::produce::Producing;
 use bytes::Bytes;
 use std::sync::Arc;
+use twinmq_records::translate::{Slot, Translated};
 use twinmq_store::{Kind, LogOffset, QueueOffset, Stored};
 
 /// Most bytes of messages framed into one batch.
 const FRAME_BYTES: usize = 1 << 20;
-
-/// A batch's records in RocketMQ's layout, one after the other.
-#[derive(Debug)]
-pub(crate) struct OpenedBatch {
-    /// All of them.
-    pub(crate) bytes: Bytes,
-    /// Per record: end in `bytes`, offset delta, tag hash.
-    pub(crate) rows: Vec<(u32, u32, i32)>,
-}
-
-/// One record of an opened batch.
-pub(super) struct OpenedRecord {
-    pub(super) start: usize,
-    pub(super) end: usize,
-    pub(super) delta: u32,
-    pub(super) tag_hash: i32,
-}
-
-impl OpenedBatch {
-    pub(super) fn records(&self) -> impl Iterator<Item = OpenedRecord> {
-        let mut start = 0;
-        self.rows.iter().map(move |(end, delta, tag_hash)| {
-            let record = OpenedRecord {
-                start,
-                end: *end as usize,
-                delta: *delta,
-                tag_hash: *tag_hash,
-            };
-            start = record.end;
-            record
-        })
-    }
-
-    /// The record with this offset delta: an address counts in offsets.
-    pub(super) fn at_delta(&self, delta: u32) -> Option<Bytes> {
-        let record = self.records().find(|record| record.delta == delta)?;
-        Some(self.bytes.slice(record.start..record.end))
-    }
-
-    fn size(&self) -> usize {
-        self.bytes.len() + self.rows.len() * size_of::<(u32, u32, i32)>()
-    }
-}
 
 /// A batch made from messages.
 #[derive(Clone, Debug)]
@@ -73,7 +31,8 @@ pub(super) struct Framed {
 /// Both directions, with their caches.
 #[derive(Debug)]
 pub(super) struct Crossing {
-    pub(super) opened: Cache<LogOffset, OpenedBatch>,
+    /// By entry and the offset delta that the piece begins with.
+    pub(super) opened: Cache<(LogOffset, u32), Translated>,
     pub(super) framed: Cache<LogOffset, Framed>,
     pub(super) producing: Arc<Producing>,
     pub(super) decompressed_max: u64,
@@ -81,25 +40,52 @@ pub(super) struct Crossing {
 }
 
 impl Crossing {
-    /// A batch entry's records in RocketMQ's layout.
+    /// A batch entry's records in RocketMQ's layout, from an offset delta on: all of them, but for
+    /// very large batches, whose next piece begins at `Translated::next`.
     pub(super) fn opened(
         &self,
         topic: &Topic,
         ordinal: u32,
         stored: &Stored,
-    ) -> Result<Arc<OpenedBatch>, ConsumeError> {
-        let key = stored.header.log_offset;
+        from: u32,
+    ) -> Result<Arc<Translated>, ConsumeError> {
+        let key = (stored.header.log_offset, from);
         if let Some(opened) = self.opened.get(key, |_| true) {
             return Ok(opened);
         }
         let name = topic.native.as_ref().unwrap_or_else(|| topic.key());
         let host = self.producing.store_host();
-        let opened = payload::opened(stored, name, ordinal, host, self.decompressed_max)
+        let opened = payload::opened(stored, name, ordinal, host, from, self.decompressed_max)
             .map_err(|reason| untranslatable(stored, reason))?;
-        self.metrics.opened_records.inc_by(opened.rows.len() as u64);
+        self.metrics
+            .opened_records
+            .inc_by(opened.slots.len() as u64);
         let opened = Arc::new(opened);
-        self.opened.put(key, Arc::clone(&opened), opened.size());
+        let size = opened.bytes.len() + opened.slots.len() * size_of::<Slot>();
+        self.opened.put(key, Arc::clone(&opened), size);
         Ok(opened)
+    }
+
+    /// One record of a batch entry, by its offset delta.
+    pub(super) fn record(
+        &self,
+        topic: &Topic,
+        ordinal: u32,
+        stored: &Stored,
+        delta: u32,
+    ) -> Result<Option<Bytes>, ConsumeError> {
+        let mut from = 0;
+        loop {
+            let opened = self.opened(topic, ordinal, stored, from)?;
+            let slot = opened
+                .slots
+                .binary_search_by_key(&delta, |slot| slot.offset_delta);
+            match (slot, opened.next) {
+                (Ok(place), _) => return Ok(opened.slots.get(place).map(|s| opened.message(s))),
+                (Err(_), Some(next)) if next <= delta => from = next,
+                _ => return Ok(None),
+            }
+        }
     }
 
     /// The batch that begins with the first of these entries, which is a message.
@@ -112,7 +98,7 @@ impl Crossing {
             return Err(ConsumeError::NoSuchQueue(0));
         };
         let limit = FRAME_BYTES.min(bytes_max as usize);
-        let (taken, bytes, full) = extent(entries, limit);
+        let (taken, full) = extent(entries, limit);
         let good =
             |framed: &Framed| framed.entries == taken || (framed.full && framed.entries < taken);
         let key = first.header.log_offset;
@@ -120,7 +106,7 @@ impl Crossing {
             return Ok(Framed::clone(&framed));
         }
         let group = &entries[..taken];
-        let batch = payload::framed(group, bytes, self.decompressed_max)
+        let batch = payload::framed(group, self.decompressed_max)
             .map_err(|reason| untranslatable(first, reason))?;
         self.metrics.framed_records.inc_by(taken as u64);
         let framed = Framed {
@@ -135,8 +121,8 @@ impl Crossing {
     }
 }
 
-/// How many of these entries make one batch, their bytes, and whether something ended it.
-fn extent(entries: &[Stored], limit: usize) -> (usize, usize, bool) {
+/// How many of these entries make one batch, and whether something ended it.
+fn extent(entries: &[Stored], limit: usize) -> (usize, bool) {
     let mut bytes = 0_usize;
     let mut taken = 0;
     let reign = entries.first().map(|first| first.header.reign);
@@ -144,10 +130,10 @@ fn extent(entries: &[Stored], limit: usize) -> (usize, usize, bool) {
         let other = stored.header.kind != Kind::Message || Some(stored.header.reign) != reign;
         let length = stored.payload.len();
         if taken > 0 && (other || bytes.saturating_add(length) > limit) {
-            return (taken, bytes, true);
+            return (taken, true);
         }
         bytes += length;
         taken += 1;
     }
-    (taken, bytes, false)
+    (taken, false)
 }

@@ -1,8 +1,8 @@
 //! Which entries and records a native reader gets: tags, transactions, limits. Pure.
 
-use super::crossing::OpenedBatch;
 use super::{Filter, Messages};
 use bytes::Bytes;
+use twinmq_records::translate::Translated;
 use twinmq_store::{Aborted, Flags, Kind, Page, QueueOffset, Row, Stored};
 
 /// Whether an entry can hold anything for the reader, judged by its row alone.
@@ -89,15 +89,15 @@ impl<'a> Picked<'a> {
     }
 
     /// Takes an opened batch's records, neighbours in one chunk. False: stop.
-    pub(super) fn batch(&mut self, stored: &Stored, opened: &OpenedBatch) -> bool {
+    pub(super) fn batch(&mut self, stored: &Stored, opened: &Translated) -> bool {
         let look = match self.filter {
             Filter::Tags(tags) if stored.header.flags.has(Flags::MIXED_TAGS) => Some(tags),
             _ => None,
         };
         let mut run: Option<(usize, usize)> = None;
         let mut more = true;
-        for record in opened.records() {
-            let offset = stored.header.base.plus(u64::from(record.delta));
+        for record in &opened.slots {
+            let offset = stored.header.base.plus(u64::from(record.offset_delta));
             if offset < self.from {
                 continue;
             }

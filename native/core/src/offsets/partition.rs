@@ -436,3 +436,95 @@ fn read_committed(take: &mut Take<'_>) -> Result<Committed, Short> {
             .map(Timestamp),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(group: &str, topic: &str, queue: u32, offset: Option<i64>) -> Change {
+        Change::Offset {
+            group: group.into(),
+            topic: topic.into(),
+            queue,
+            value: offset.map(|offset| Committed {
+                offset,
+                leader_epoch: 3,
+                metadata: "m".to_owned(),
+                commit_time: Timestamp(9),
+                expires: Some(Timestamp(99)),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_image_brings_back_the_partition_and_every_cut_is_noticed() {
+        let mut partition = Partition::default();
+        partition.apply(change("g", "t", 0, Some(1)));
+        partition.apply(change("g", "t", 1, Some(2)));
+        partition.apply(change("g", "u", 0, Some(3)));
+        partition.apply(Change::Group {
+            group: "h".into(),
+            value: Some(Bytes::from_static(b"record")),
+        });
+        partition.next = QueueOffset(7);
+        let mut bytes = Vec::new();
+        partition.write(&mut bytes);
+        let back = Partition::read(&mut Take::new(&bytes)).expect("whole");
+        assert_eq!(back.of_group("g"), partition.of_group("g"));
+        assert_eq!(back.group_record("h"), partition.group_record("h"));
+        assert_eq!(back.next, QueueOffset(7));
+        for cut in 0..bytes.len() {
+            assert!(
+                Partition::read(&mut Take::new(&bytes[..cut])).is_err(),
+                "{cut}"
+            );
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_the_image() {
+        let mut partition = Partition::default();
+        partition.apply(change("g", "t", 2, Some(1)));
+        partition.next = QueueOffset(7);
+        let mut bytes = Vec::new();
+        partition.write(&mut bytes);
+        let mut want = vec![0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1];
+        want.extend_from_slice(&[0, 0, 0, 1, b'g', 0, 0, 0, 0, 1]);
+        want.extend_from_slice(&[0, 0, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 2]);
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 1, b'm']);
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 99]);
+        assert_eq!(bytes, want);
+    }
+
+    #[test]
+    fn what_is_empty_is_forgotten() {
+        let mut partition = Partition::default();
+        partition.apply(change("g", "t", 0, Some(1)));
+        partition.apply(change("g", "t", 0, None));
+        partition.apply(change("nobody", "t", 0, None));
+        assert_eq!(partition.group_names().count(), 0);
+    }
+
+    #[test]
+    fn an_answered_commit_replaces_one_that_lingers() {
+        let mut partition = Partition::default();
+        let topic: Arc<str> = "t".into();
+        let mut later = |offset| partition.linger("g", &topic, 0, offset, Timestamp(1));
+        assert_eq!(later(5), Lingering::First);
+        assert_eq!(later(6), Lingering::Replaced);
+        assert_eq!(later(6), Lingering::Unchanged);
+        assert_eq!(partition.lingering(10).0.len(), 1);
+        partition.apply(change("g", "t", 0, Some(7)));
+        assert!(partition.lingering(10).0.is_empty());
+        assert_eq!(partition.get("g", "t", 0).map(|c| c.offset), Some(7));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn random_bytes_make_no_partition_larger_than_they_are(
+            bytes in proptest::collection::vec(0_u8..4, 0..200),
+        ) {
+            let _ = Partition::read(&mut Take::new(&bytes));
+        }
+    }
+}

@@ -46,6 +46,9 @@ pub struct CoreConfig {
     pub message_delay_level: String,
     /// Least milliseconds between two snapshots of the state machines.
     pub snapshot_interval_ms: u64,
+    /// Bytes of log after which a snapshot is renewed even where nothing changed, so that the files
+    /// before it can go. At least 1 MiB.
+    pub snapshot_log_bytes: u64,
     /// Most series of one per-queue metric family; beyond it only the groups' sums are shown.
     pub lag_series_max: usize,
     /// The store's default durability (`store.flush`); node copies it here.
@@ -77,6 +80,7 @@ impl Default for CoreConfig {
             message_delay_level: "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
                 .to_owned(),
             snapshot_interval_ms: 300_000,
+            snapshot_log_bytes: 512 << 20,
             lag_series_max: 2_000,
             flush_sync: false,
         }
@@ -128,6 +132,12 @@ impl CoreConfig {
             return Err((
                 "core.snapshot_interval_ms",
                 "must be at least 1000".to_owned(),
+            ));
+        }
+        if self.snapshot_log_bytes < 1 << 20 {
+            return Err((
+                "core.snapshot_log_bytes",
+                "must be at least 1048576".to_owned(),
             ));
         }
         Steps::parse(&self.message_delay_level)

@@ -15,6 +15,9 @@ use std::task::{Context, Poll, Waker};
 use twinmq_metrics::prometheus::{self, core::Collector};
 use twinmq_store::{QueueOffset, Store, Timestamp};
 
+/// Queues looked at for each series that may be shown.
+const QUEUES_PER_SERIES: usize = 10;
+
 /// One group's lag in one queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lag {
@@ -41,11 +44,21 @@ pub(crate) struct Source {
     pub(crate) series_max: usize,
 }
 
-/// The lag of every group in every queue that it committed.
+/// The lag of every group in every queue that it committed, in name order; no further group once
+/// there are `most` lines.
 #[must_use]
-pub fn all(store: &Store, catalog: &Catalog, offsets: &Offsets, now: Timestamp) -> Vec<Lag> {
+pub fn all(
+    store: &Store,
+    catalog: &Catalog,
+    offsets: &Offsets,
+    now: Timestamp,
+    most: usize,
+) -> Vec<Lag> {
     let mut lags = Vec::new();
     for group in offsets.groups() {
+        if lags.len() >= most {
+            break;
+        }
         for (key, queue, committed) in offsets.of_group(&group) {
             let Some(topic) = catalog.by_key(&key) else {
                 continue;
@@ -145,7 +158,14 @@ impl Source {
             gauge.set(delays.overdue(now));
             families.extend(gauge.collect());
         }
-        let lags = all(&self.store, catalog, offsets, now);
+        let most = self.series_max.saturating_mul(QUEUES_PER_SERIES);
+        let lags = all(&self.store, catalog, offsets, now, most);
+        let incomplete = prometheus::IntGauge::new(
+            "twinmq_core_lag_incomplete",
+            "1 if there are more groups and queues than the lag families show (core.lag_series_max).",
+        )?;
+        incomplete.set(i64::from(lags.len() >= most));
+        families.extend(incomplete.collect());
         families.extend(self.by_group(&lags)?);
         families.extend(self.by_queue(catalog, &lags)?);
         Ok(families)

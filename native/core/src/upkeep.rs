@@ -20,8 +20,6 @@ use twinmq_store::{Keep, LogOffset, QueueNumber, QueueOffset, Store};
 
 /// A day more than the longest delay is kept of the schedule topic.
 const SCHEDULE_SLACK_MS: u64 = 86_400_000;
-/// The store's usual file size; how far snapshots may lag before they pin files.
-const FILE_BYTES: u64 = 1 << 30;
 /// Longest wait for a lingering write at closing.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
@@ -74,15 +72,19 @@ impl Upkeep {
             stop.subscribe(),
             async move { offsets.linger().await },
         ));
-        let own = Arc::clone(&parts);
-        tasks.spawn(until(stop.subscribe(), async move { own.retain().await }));
-        let (own, state) = (Arc::clone(&parts), Arc::clone(&snapshots));
-        tasks.spawn(until(stop.subscribe(), async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(own.config.snapshot_interval_ms)).await;
+        let (own, mut stopped) = (Arc::clone(&parts), stop.subscribe());
+        tasks.spawn(async move {
+            while pause(&mut stopped, own.config.retention_interval_ms).await {
+                own.retain().await;
+            }
+        });
+        let (own, state, mut stopped) =
+            (Arc::clone(&parts), Arc::clone(&snapshots), stop.subscribe());
+        tasks.spawn(async move {
+            while pause(&mut stopped, own.config.snapshot_interval_ms).await {
                 own.snapshot(&mut *state.lock().await).await;
             }
-        }));
+        });
         Self {
             parts,
             snapshots,
@@ -111,6 +113,15 @@ impl Upkeep {
     }
 }
 
+/// Waits; false if the core is closing. What comes after is not cut short.
+async fn pause(stop: &mut watch::Receiver<bool>, ms: u64) -> bool {
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => false,
+        () = tokio::time::sleep(Duration::from_millis(ms)) => true,
+    }
+}
+
+/// Work that may be cut short at any await: what it appends, it applies without one in between.
 async fn until(mut stop: watch::Receiver<bool>, work: impl Future<Output = ()>) {
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
@@ -119,14 +130,12 @@ async fn until(mut stop: watch::Receiver<bool>, work: impl Future<Output = ()>) 
 }
 
 impl Parts {
+    /// One round of retention.
     async fn retain(&self) {
-        loop {
-            tokio::time::sleep(Duration::from_millis(self.config.retention_interval_ms)).await;
-            self.catalog.drop_deleted().await;
-            let keep = |queue: QueueNumber| self.keep(queue);
-            if let Err(error) = self.store.retain(&keep).await {
-                tracing::warn!(%error, "a retention round failed");
-            }
+        self.catalog.drop_deleted().await;
+        let keep = |queue: QueueNumber| self.keep(queue);
+        if let Err(error) = self.store.retain(&keep).await {
+            tracing::warn!(%error, "a retention round failed");
         }
     }
 
@@ -175,11 +184,11 @@ impl Parts {
         }
     }
 
-    /// Whether the log has gone on by half a file since a machine's last snapshot.
+    /// Whether the log has gone on by much since a machine's last snapshot.
     fn old(&self, state: &Snapshots, name: &str) -> bool {
         let written = self.store.progress().written.0;
         let last = state.last.get(name).map_or(0, |last| last.at.0);
-        written.saturating_sub(last) > FILE_BYTES / 2
+        written.saturating_sub(last) > self.config.snapshot_log_bytes
     }
 
     /// Writes an image. What only the snapshot before the last one needed may go then.
@@ -208,7 +217,7 @@ impl Parts {
     /// Raising first offsets costs a write per queue: only when the log is longer than what the
     /// retention of a file could win.
     fn worth_it(&self, at: LogOffset) -> bool {
-        at.0.saturating_sub(self.store.progress().head.0) > FILE_BYTES / 2
+        at.0.saturating_sub(self.store.progress().head.0) > self.config.snapshot_log_bytes
     }
 
     async fn release(&self, positions: &[(QueueNumber, QueueOffset)]) {

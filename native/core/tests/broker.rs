@@ -16,8 +16,8 @@ use twinmq_records::batch::{self, Writer};
 use twinmq_records::compression::Codec;
 use twinmq_records::message::{self, MessageView};
 use twinmq_store::{
-    Address, Draft, Flags, Kind, Producer, QueueOffset, Store, StoreConfig, StoreMetrics,
-    Timestamp, WallClock,
+    Address, Draft, Flags, Kind, OpenError, Producer, QueueNumber, QueueOffset, Store, StoreConfig,
+    StoreMetrics, Timestamp, Upto, WallClock,
 };
 
 fn store(dir: &Path) -> Store {
@@ -26,7 +26,15 @@ fn store(dir: &Path) -> Store {
         run_bytes_max: 4 << 20,
         ..StoreConfig::default()
     };
-    Store::open(dir, config, Arc::new(WallClock), StoreMetrics::default()).expect("opens")
+    // Tasks that were not awaited may hold the last one for a moment.
+    for _ in 0..200 {
+        let clock = Arc::new(WallClock);
+        match Store::open(dir, config.clone(), clock, StoreMetrics::default()) {
+            Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(10)),
+            opened => return opened.expect("opens"),
+        }
+    }
+    panic!("the store stays locked");
 }
 
 fn config() -> CoreConfig {
@@ -60,11 +68,10 @@ impl Node {
 
     /// As close as a test in one process comes to kill -9: no snapshots, nothing that lingers.
     async fn vanish(self) {
-        let store = self.store;
-        tokio::task::spawn_blocking(move || store.close())
+        let closing = self.store.clone();
+        tokio::task::spawn_blocking(move || closing.close())
             .await
             .expect("closes");
-        self.core.close().await;
     }
 
     async fn topic(&self, name: &str, origin: Origin, queues: u32) -> Arc<Topic> {
@@ -159,7 +166,10 @@ fn text(body: &str, properties: &[(&str, &str)]) -> MessageIn {
     }
 }
 
-fn batch_of(records: &[(&str, &str, &[(&str, &str)])]) -> Bytes {
+/// Key, value, headers.
+type Text<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+
+fn batch_of(records: &[Text<'_>]) -> Bytes {
     let mut writer = Writer::new(0, -1);
     for (key, value, headers) in records {
         let headers: Vec<_> = headers
@@ -431,6 +441,13 @@ async fn offsets_and_groups_survive_with_and_without_a_snapshot() {
         }
 
         let node = Node::open(dir.path()).await;
+        for machine in ["catalog", "offsets"] {
+            assert_eq!(
+                node.store.snapshot(machine).is_some(),
+                snapshot,
+                "{machine}"
+            );
+        }
         let topic = node.core.catalog.by_kafka("t").expect("there");
         assert_eq!(
             node.core.offsets.get("g", &topic, 0),
@@ -988,5 +1005,44 @@ async fn commits_of_many_groups_at_once_all_survive() {
         let all: Vec<_> = all.iter().map(|(_, queue, c)| (*queue, c.offset)).collect();
         assert_eq!(all, [(0, 19), (1, 19)], "g{group}");
     }
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_let_the_internal_queues_go_and_still_bring_everything_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = CoreConfig {
+        snapshot_interval_ms: 1000,
+        snapshot_log_bytes: 1 << 20,
+        ..config()
+    };
+    let log = store(dir.path());
+    let core = Core::open(log.clone(), config).await.expect("opens");
+    let node = Node { store: log, core };
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    let catalog = QueueNumber::FIRST_OF_CORE;
+    let first = |node: &Node| node.store.ends(catalog, Upto::default()).first.0;
+    let body = "x".repeat(64 << 10);
+    let mut offset = 0;
+    node.until("release of the catalog's old records", async || {
+        let sent = node.send(&topic, 0, &[text(&body, &[])]).await;
+        offset = i64::try_from(sent[0]).expect("small");
+        let entries = [(Arc::clone(&topic), 0, committed(offset))];
+        node.core
+            .offsets
+            .commit("g", &entries)
+            .await
+            .expect("commits");
+        (first(&node) > 0).then_some(())
+    })
+    .await;
+    node.vanish().await;
+    let node = Node::open(dir.path()).await;
+    assert!(first(&node) > 0);
+    let again = node.core.catalog.by_kafka("t").expect("there");
+    assert_eq!(again.id, topic.id);
+    let kept = node.core.offsets.get("g", &again, 0).expect("there");
+    assert_eq!(kept.offset, offset);
+    assert!(node.topic("u", Origin::Kafka, 1).await.queues[0] > topic.queues[0]);
     node.close().await;
 }

@@ -225,6 +225,18 @@ mod tests {
             created: 99,
         };
         assert_eq!(definition.queues, [(16, 2), (40, 1)]);
+        let golden = concat!(
+            r#"{"id":"00000000-0000-0000-0000-000000000007","kafka":"a.b","native":null,"#,
+            r#""origin":"kafka","class":"user","perm":6,"read_queues":3,"write_queues":2,"#,
+            r#""queues":[[16,2],[40,1]],"order":true,"sys_flag":1,"multi_tag":false,"#,
+            r#""attributes":{},"settings":{"retention.ms":"5"},"created":99}"#,
+        );
+        let pair = Change::Topic(definition.clone()).encode();
+        assert_eq!(pair.key, b"topic/00000000-0000-0000-0000-000000000007");
+        assert_eq!(
+            String::from_utf8(pair.value.expect("some")).expect("text"),
+            golden
+        );
         let topic = definition.topic(&CoreConfig::default()).expect("sound");
         assert_eq!(Definition::of(&topic), definition);
         for change in [
@@ -239,5 +251,27 @@ mod tests {
             assert_eq!(back, change);
         }
         assert!(Change::decode(b"unheard-of", None).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn random_records_are_refused_or_harmless(key in ".{0,20}", value in ".{0,60}") {
+            let _ = Change::decode(key.as_bytes(), Some(value.as_bytes()));
+            let _ = Change::decode(format!("topic/{key}").as_bytes(), Some(value.as_bytes()));
+        }
+
+        #[test]
+        fn claimed_queue_ranges_are_bounded(first in 0_u32.., count in 0_u32..) {
+            let json = format!(
+                r#"{{"id":"00000000-0000-0000-0000-000000000007","kafka":"a","native":null,
+                "origin":"kafka","class":"user","perm":6,"read_queues":1,"write_queues":1,
+                "queues":[[{first},{count}]],"created":1}}"#
+            );
+            let change = Change::decode(b"topic/x", Some(json.as_bytes())).expect("decodes");
+            let Change::Topic(definition) = change else { panic!("a topic") };
+            if let Ok(topic) = definition.topic(&CoreConfig::default()) {
+                proptest::prop_assert!(topic.queues.len() <= 1_000_000);
+            }
+        }
     }
 }

@@ -101,6 +101,18 @@ mod tests {
     }
 
     #[test]
+    fn golden_bytes_of_the_image() {
+        let mut progress = Progress::default();
+        progress.apply(1, QueueOffset(5));
+        progress.next = QueueOffset(2);
+        let mut want = vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 2];
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5]);
+        assert_eq!(progress.image(), want);
+        let back = restore(&want).expect("sound");
+        assert_eq!((back.levels, back.next), (progress.levels, progress.next));
+    }
+
+    #[test]
     fn progress_records_come_back() {
         let pair = encode(17, QueueOffset(99));
         let back = decode(&pair.key, pair.value.as_deref());

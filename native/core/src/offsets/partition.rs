@@ -482,6 +482,21 @@ mod tests {
     }
 
     #[test]
+    fn golden_bytes_of_the_image() {
+        let mut partition = Partition::default();
+        partition.apply(change("g", "t", 2, Some(1)));
+        partition.next = QueueOffset(7);
+        let mut bytes = Vec::new();
+        partition.write(&mut bytes);
+        let mut want = vec![0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1];
+        want.extend_from_slice(&[0, 0, 0, 1, b'g', 0, 0, 0, 0, 1]);
+        want.extend_from_slice(&[0, 0, 0, 1, b't', 0, 0, 0, 1, 0, 0, 0, 2]);
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0, 1, b'm']);
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 99]);
+        assert_eq!(bytes, want);
+    }
+
+    #[test]
     fn what_is_empty_is_forgotten() {
         let mut partition = Partition::default();
         partition.apply(change("g", "t", 0, Some(1)));

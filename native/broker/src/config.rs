@@ -8,7 +8,6 @@ use twinmq_remoting::Limits;
 /// Settings of the RocketMQ front. Milliseconds and bytes throughout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct NativeConfig {
     /// Where the broker listens. RocketMQ's `listenPort` is 10911.
     pub listen: SocketAddr,
@@ -129,7 +128,10 @@ impl NativeConfig {
             );
         }
         if self.region_id.bytes().any(|b| b == 1 || b == 2) || self.region_id.len() > 255 {
-            return bad("native.region_id", "at most 255 bytes, without 0x01 and 0x02");
+            return bad(
+                "native.region_id",
+                "at most 255 bytes, without 0x01 and 0x02",
+            );
         }
         Ok(())
     }

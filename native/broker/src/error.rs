@@ -82,7 +82,9 @@ impl From<AppendError> for Refusal {
             AppendError::Busy { .. } => {
                 return Self::new(
                     response::SYSTEM_BUSY,
-                    format!("[PC_SYNCHRONIZED]broker busy, start flow control for a while: {remark}"),
+                    format!(
+                        "[PC_SYNCHRONIZED]broker busy, start flow control for a while: {remark}"
+                    ),
                 );
             }
             AppendError::TooLarge { .. } => response::MESSAGE_ILLEGAL,
@@ -135,9 +137,7 @@ impl From<ProduceError> for Refusal {
             ProduceError::Message(inner) => inner.into(),
             ProduceError::TooLarge { .. }
             | ProduceError::InvalidTimestamp { .. }
-            | ProduceError::NoKey { .. } => {
-                Self::new(response::MESSAGE_ILLEGAL, error.to_string())
-            }
+            | ProduceError::NoKey { .. } => Self::new(response::MESSAGE_ILLEGAL, error.to_string()),
             ProduceError::Append(inner) => inner.into(),
             ProduceError::Wait(inner) => inner.into(),
         }

@@ -3,6 +3,7 @@
 use crate::config::NativeConfig;
 use crate::handlers::admin::Admin;
 use crate::handlers::client::Clients;
+use crate::handlers::forward::Forwarding;
 use crate::handlers::group::GroupAdmin;
 use crate::handlers::lock::Locking;
 use crate::handlers::offset::Offsetting;
@@ -35,6 +36,7 @@ pub(crate) struct Front {
     pub(crate) pulling: Pulling,
     pub(crate) offsets: Offsetting,
     pub(crate) clients: Clients,
+    pub(crate) forwarding: Forwarding,
     pub(crate) locking: Locking,
     pub(crate) topics: TopicAdmin,
     pub(crate) groups: GroupAdmin,
@@ -139,11 +141,16 @@ impl Front {
                 members: members.clone(),
                 groups: core.groups.clone(),
                 topics: topics.clone(),
-                consuming: core.consuming.clone(),
                 registered: registered.clone(),
-                broker_name: broker_name.clone(),
                 auto_create_groups: settings.auto_create_groups,
                 entries_max: config.heartbeat_entries_max,
+            },
+            forwarding: Forwarding {
+                members: members.clone(),
+                groups: core.groups.clone(),
+                catalog: core.catalog.clone(),
+                consuming: core.consuming.clone(),
+                broker_name: broker_name.clone(),
                 call_limit,
             },
             locking: Locking {
@@ -172,8 +179,10 @@ impl Front {
                 offsets: core.offsets.clone(),
                 members,
                 tallies: tallies.clone(),
+                groups: core.groups.clone(),
                 broker_name,
                 cluster_name,
+                address: advertised.to_string(),
             },
             admin: Admin {
                 catalog: core.catalog.clone(),
@@ -206,15 +215,27 @@ fn shown(
         ("brokerPermission", "6".to_owned()),
         ("brokerRole", "ASYNC_MASTER".to_owned()),
         ("autoCreateTopicEnable", core.auto_create_topics.to_string()),
-        ("autoCreateSubscriptionGroup", core.auto_create_groups.to_string()),
-        ("defaultTopicQueueNums", core.default_topic_queue_nums.to_string()),
-        ("fileReservedTime", core.file_reserved_time_hours.to_string()),
+        (
+            "autoCreateSubscriptionGroup",
+            core.auto_create_groups.to_string(),
+        ),
+        (
+            "defaultTopicQueueNums",
+            core.default_topic_queue_nums.to_string(),
+        ),
+        (
+            "fileReservedTime",
+            core.file_reserved_time_hours.to_string(),
+        ),
         ("maxMessageSize", core.max_message_size.to_string()),
         ("messageDelayLevel", core.message_delay_level.clone()),
         ("longPollingEnable", config.long_polling.to_string()),
         ("maxTransferBytesOnMessageInMemory", pull_bytes),
         ("maxTransferCountOnMessageInMemory", pull_messages),
-        ("registerNameServerPeriod", config.register_interval_ms.to_string()),
+        (
+            "registerNameServerPeriod",
+            config.register_interval_ms.to_string(),
+        ),
         ("regionId", config.region_id.clone()),
         ("traceOn", config.trace_on.to_string()),
         ("enablePropertyFilter", "false".to_owned()),

@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use twinmq_core::consume::Filter;
 use twinmq_core::roster::{Member, Roster, Tongue};
-use twinmq_remoting::{Channel, Language};
 use twinmq_remoting::bodies::heartbeat::{
     ConsumeFrom, ConsumeType, ConsumerData, MessageModel, SubscriptionData,
 };
+use twinmq_remoting::{Channel, Language};
 
 /// One connected client as a member of a group.
 #[derive(Clone, Debug)]
@@ -177,7 +177,8 @@ impl Members {
         let live = tables.consumers.get_mut(group)?;
         let gone = live.clients.remove(&connection)?;
         if !live.clients.values().any(|client| client.id == gone.id) {
-            self.roster.remove(&crate::names::group_key(group), &gone.id);
+            self.roster
+                .remove(&crate::names::group_key(group), &gone.id);
         }
         if live.clients.is_empty() {
             tables.consumers.remove(group);

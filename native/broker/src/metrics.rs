@@ -13,7 +13,8 @@ pub struct NativeMetrics {
     /// Answered requests by kind and answer code.
     pub(crate) requests: IntCounterVec,
     succeeded: Arc<Vec<IntCounter>>,
-    stages: Arc<Vec<StageRow>>,
+    rows: Arc<Vec<StageRow>>,
+    row_of: Arc<Vec<usize>>,
     pub(crate) messages_in: IntCounter,
     pub(crate) messages_out: IntCounter,
     pub(crate) bytes_in: IntCounter,
@@ -42,16 +43,23 @@ impl NativeMetrics {
             .iter()
             .map(|kind| requests.with_label_values(&[kind.name(), "0"]))
             .collect();
-        let rows = Kind::ALL
-            .iter()
-            .map(|kind| stages.row("rocketmq", kind.name()))
-            .collect();
+        let mut rows = vec![stages.row("rocketmq", "other")];
+        let mut row_of = Vec::new();
+        for kind in Kind::ALL {
+            if kind.is_frequent() {
+                row_of.push(rows.len());
+                rows.push(stages.row("rocketmq", kind.name()));
+            } else {
+                row_of.push(0);
+            }
+        }
         let counter = |name: &str, help: &str| -> Result<IntCounter, RegisterError> {
             registry.add(IntCounter::new(name, help)?)
         };
         Ok(Self {
             succeeded: Arc::new(succeeded),
-            stages: Arc::new(rows),
+            rows: Arc::new(rows),
+            row_of: Arc::new(row_of),
             messages_in: counter(
                 "rocketmq_messages_in_total",
                 "Messages stored through the RocketMQ protocol.",
@@ -95,8 +103,9 @@ impl NativeMetrics {
         }
     }
 
-    /// The stage row of a kind.
-    pub(crate) fn row(&self, kind: Kind) -> Option<&StageRow> {
-        self.stages.get(kind as usize)
+    /// The stage row of a kind; there always is one.
+    pub(crate) fn row(&self, kind: Kind) -> &StageRow {
+        let row = self.row_of.get(kind as usize).copied().unwrap_or(0);
+        &self.rows[row]
     }
 }

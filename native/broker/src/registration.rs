@@ -154,7 +154,11 @@ impl Registrar {
     /// Resolves when the connection is gone.
     async fn hung_up(&self) {
         let mut tick = interval(Duration::from_millis(500));
-        while self.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
+        while self
+            .caller
+            .as_ref()
+            .is_some_and(|caller| !caller.is_closed())
+        {
             tick.tick().await;
         }
     }

@@ -66,7 +66,11 @@ impl Stamp {
     pub(crate) fn new(cluster: &str, region: &str, trace_on: bool, host: [u8; 4]) -> Self {
         let mut tail = Vec::new();
         push(&mut tail, "MSG_REGION", region);
-        push(&mut tail, "TRACE_ON", if trace_on { "true" } else { "false" });
+        push(
+            &mut tail,
+            "TRACE_ON",
+            if trace_on { "true" } else { "false" },
+        );
         push(&mut tail, "CLUSTER", cluster);
         Self {
             tail,
@@ -234,7 +238,8 @@ mod tests {
 
     #[test]
     fn traits_are_found() {
-        let text = "TRAN_MSG\u{1}true\u{2}DELAY\u{1}3\u{2}WAIT\u{1}false\u{2}TIMER_DELAY_MS\u{1}9\u{2}";
+        let text =
+            "TRAN_MSG\u{1}true\u{2}DELAY\u{1}3\u{2}WAIT\u{1}false\u{2}TIMER_DELAY_MS\u{1}9\u{2}";
         let found = traits(text);
         assert!(found.half && found.no_wait);
         assert_eq!(found.delay_level, 3);

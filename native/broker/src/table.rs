@@ -38,6 +38,15 @@ kinds! {
     SendBatch = SEND_BATCH_MESSAGE, "send_batch_message";
     SendReply = SEND_REPLY_MESSAGE, "send_reply_message";
     SendReplyV2 = SEND_REPLY_MESSAGE_V2, "send_reply_message_v2";
+    PutTopics = UPDATE_AND_CREATE_TOPIC_LIST, "update_and_create_topic_list";
+    PutGroups = UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, "update_and_create_subscriptiongroup_list";
+    ConsumerStatus = INVOKE_BROKER_TO_GET_CONSUMER_STATUS, "invoke_broker_to_get_consumer_status";
+    TimeSpan = QUERY_CONSUME_TIME_SPAN, "query_consume_time_span";
+    BrokerConsumeStats = GET_BROKER_CONSUME_STATS, "get_broker_consume_stats";
+    HaStatus = GET_BROKER_HA_STATUS, "get_broker_ha_status";
+    CleanQueues = CLEAN_EXPIRED_CONSUMEQUEUE, "clean_expired_consumequeue";
+    CleanTopics = CLEAN_UNUSED_TOPIC, "clean_unused_topic";
+    CleanLog = DELETE_EXPIRED_COMMITLOG, "delete_expired_commitlog";
     SendBack = CONSUMER_SEND_MSG_BACK, "consumer_send_msg_back";
     Pull = PULL_MESSAGE, "pull_message";
     LitePull = LITE_PULL_MESSAGE, "lite_pull_message";
@@ -82,6 +91,22 @@ kinds! {
 }
 
 impl Kind {
+    /// Whether its stages are measured on their own: what clients do all day. The rest share a row.
+    pub(crate) fn is_frequent(self) -> bool {
+        matches!(
+            self,
+            Kind::Send
+                | Kind::SendV2
+                | Kind::SendBatch
+                | Kind::SendBack
+                | Kind::Pull
+                | Kind::LitePull
+                | Kind::QueryOffset
+                | Kind::UpdateOffset
+                | Kind::Heartbeat
+        )
+    }
+
     /// The VIP port serves everything but pulls (RocketMQ's `fastRemotingServer`).
     fn on_vip(self) -> bool {
         !matches!(self, Kind::Pull | Kind::LitePull)
@@ -117,9 +142,11 @@ impl Serve for Door {
             Outcome::Reply(refused(&blank, refusal))
         });
         let metrics = &self.front.metrics;
-        if let Some(row) = metrics.row(kind) {
-            clock.lap(row, Stage::Append);
-        }
+        let stage = match kind {
+            Kind::Pull | Kind::LitePull => Stage::Read,
+            _ => Stage::Append,
+        };
+        clock.lap(metrics.row(kind), stage);
         match outcome {
             Outcome::Reply(reply) => {
                 metrics.answered(kind, reply.code);
@@ -133,9 +160,7 @@ impl Serve for Door {
                 let metrics = metrics.clone();
                 Outcome::later(async move {
                     let reply = answer.await;
-                    if let Some(row) = metrics.row(kind) {
-                        clock.lap(row, Stage::Sync);
-                    }
+                    clock.lap(metrics.row(kind), Stage::Sync);
                     metrics.answered(kind, reply.as_ref().map_or(0, |reply| reply.code));
                     reply
                 })
@@ -145,9 +170,7 @@ impl Serve for Door {
                 Outcome::parked(async move {
                     let _held = Held::new(&metrics.held_pulls);
                     let reply = answer.await;
-                    if let Some(row) = metrics.row(kind) {
-                        clock.lap(row, Stage::Wait);
-                    }
+                    clock.lap(metrics.row(kind), Stage::Wait);
                     metrics.answered(kind, reply.as_ref().map_or(0, |reply| reply.code));
                     reply
                 })
@@ -202,8 +225,16 @@ async fn dispatch(
         Kind::ConsumerConnections => front.clients.consumer_connections(request),
         Kind::ProducerConnections => front.clients.producer_connections(request),
         Kind::AllProducers => front.clients.all_producers(request),
-        Kind::RunningInfo => front.clients.running_info(request),
-        Kind::ConsumeDirectly => front.clients.consume_directly(request).await,
+        Kind::RunningInfo => front.forwarding.running_info(request),
+        Kind::ConsumeDirectly => front.forwarding.consume_directly(request).await,
+        Kind::PutTopics => front.topics.create_list(request).await,
+        Kind::PutGroups => front.groups.put_list(request).await,
+        Kind::ConsumerStatus => front.forwarding.status(request),
+        Kind::TimeSpan => front.queries.time_span(request).await,
+        Kind::BrokerConsumeStats => front.queries.broker_consume_stats(request).await,
+        Kind::HaStatus => front.admin.ha_status(request),
+        // Retention runs by itself; there is nothing else to clean.
+        Kind::CleanQueues | Kind::CleanTopics | Kind::CleanLog => Ok(done(request)),
         Kind::Lock => front.locking.lock(request),
         Kind::Unlock => front.locking.unlock(request),
         Kind::CreateTopic => front.topics.create(request).await,
@@ -225,7 +256,7 @@ async fn dispatch(
         Kind::ViewMessage => front.queries.view_message(request).await,
         Kind::UpdateConfig => front.admin.update_config(request),
         Kind::GetConfig => front.admin.config(request),
-        Kind::RuntimeInfo => front.admin.runtime_info(request).await,
+        Kind::RuntimeInfo => front.admin.runtime_info(request),
         Kind::Unknown => Ok(Outcome::Reply(twinmq_remoting::code::not_supported(
             request,
         ))),

@@ -90,6 +90,8 @@ impl Default for Language {
 pub const FIELDS_MAX: usize = 1024;
 
 const OWN: u32 = 1 << 31;
+/// First room for texts of our own, in bytes: an answer's fields fit.
+const OWN_START: usize = 256;
 
 /// A piece of text: in the header it came in, or, with the top bit of `at`, in `own`.
 #[derive(Clone, Copy, Debug)]
@@ -155,17 +157,32 @@ impl Fields {
 
     /// Sets a value, in place of any earlier of that name.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.put(name, value);
+        self.put_with(name, |own| own.extend_from_slice(value.as_bytes()));
     }
 
     /// Sets a value by its text form, in place of any earlier of that name.
     pub fn put(&mut self, name: &str, value: impl fmt::Display) {
-        self.remove(name);
+        self.put_with(name, |own| {
+            // Writing to a vector cannot fail; a Display that fails leaves what it wrote.
+            let _ = std::io::Write::write_fmt(own, format_args!("{value}"));
+        });
+    }
+
+    fn put_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
+        if self
+            .pairs
+            .iter()
+            .any(|(key, _)| self.bytes(*key) == name.as_bytes())
+        {
+            self.remove(name);
+        }
+        if self.own.capacity() == 0 {
+            self.own.reserve(OWN_START);
+        }
         let start = self.own.len();
         self.own.extend_from_slice(name.as_bytes());
         let middle = self.own.len();
-        // Writing to a vector cannot fail; a Display that fails leaves what it wrote.
-        let _ = std::io::Write::write_fmt(&mut self.own, format_args!("{value}"));
+        write(&mut self.own);
         let end = self.own.len();
         if let (Some(key), Some(value)) = (own_piece(start, middle), own_piece(middle, end)) {
             self.pairs.push((key, value));

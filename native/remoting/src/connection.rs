@@ -144,7 +144,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     }
 
     async fn work(&mut self) -> End {
-        let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + BUFFERS_KEPT));
+        let first = BUFFERS_KEPT.min(self.limits.idle());
+        let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + first));
         let (channel, mut stop) = (self.registered.channel.clone(), self.stop.clone());
         let mut closing = std::pin::pin!(channel.closing());
         let mut stopping = std::pin::pin!(stopped(&mut stop));
@@ -292,7 +293,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     fn note(&mut self, moved: &Moved, alarm: &mut Pin<Box<Sleep>>) {
         let now = Instant::now();
         if now - self.quiet_since >= BUFFERS_KEPT {
-            alarm.as_mut().reset(now + BUFFERS_KEPT);
+            alarm
+                .as_mut()
+                .reset(now + BUFFERS_KEPT.min(self.limits.idle()));
         }
         self.quiet_since = now;
         match *moved {
@@ -378,4 +381,70 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
 /// Resolves when the listener stops.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use tokio::io::AsyncWriteExt;
+
+    struct Echo;
+
+    impl Serve for Echo {
+        type Peer = ();
+
+        fn opened(&self, _channel: &Channel) -> Arc<()> {
+            Arc::new(())
+        }
+
+        async fn handle(&self, _peer: &Arc<()>, request: Command) -> Outcome {
+            Outcome::Reply(Command::response_to(&request, 0))
+        }
+
+        fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_keeps_no_buffers() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let nowhere = ([127, 0, 0, 1], 1).into();
+        let (channel, backlog) = Channel::new(nowhere, nowhere, 16);
+        let (_stop, stopped) = watch::channel(false);
+        let (limits, metrics) = (Arc::new(Limits::default()), ListenerMetrics::detached());
+        let mut connection = Connection::new(
+            near,
+            channel,
+            backlog,
+            Arc::new(Echo),
+            limits,
+            metrics,
+            stopped,
+        );
+        let mut out = Outbox::default();
+        out.push(&Command::request(1).with_body(Bytes::from(vec![1; 20_000])));
+        while !out.is_empty() {
+            std::future::poll_fn(|cx| out.poll_write(&mut far, cx))
+                .await
+                .unwrap();
+        }
+        far.flush().await.unwrap();
+        let short = Duration::from_millis(50);
+        assert!(
+            tokio::time::timeout(short, connection.work())
+                .await
+                .is_err()
+        );
+        assert!(connection.input.capacity() > 0);
+        connection.quiet_since = Instant::now()
+            .checked_sub(BUFFERS_KEPT)
+            .expect("the machine runs longer than that");
+        let mut alarm = Box::pin(tokio::time::sleep(short));
+        assert!(connection.alarm(&mut alarm).is_none());
+        assert_eq!(connection.input.capacity(), 0);
+        assert_eq!(connection.output.capacity(), 0);
+        assert!(alarm.deadline() > Instant::now() + Duration::from_secs(100));
+        let bytes = size_of_val(&connection);
+        assert!(bytes < 1024, "{bytes} bytes");
+    }
 }

@@ -2,17 +2,45 @@
 
 use bytes::{BufMut, BytesMut};
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = ONES << 7;
+
+/// Marks (in the high bits) the bytes of `word` that equal `byte`; the lowest mark is always right.
+fn equal(word: u64, byte: u8) -> u64 {
+    let differs = word ^ (ONES * u64::from(byte));
+    differs.wrapping_sub(ONES) & !differs & HIGHS
+}
+
+/// The first quote or backslash, or, when `controls` count too, the first byte below 0x20. Eight
+/// bytes a step: this is where a header's time goes.
+pub(crate) fn special(bytes: &[u8], controls: bool) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (at, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let mut marks = equal(word, b'"') | equal(word, b'\\');
+        if controls {
+            marks |= word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        }
+        if marks != 0 {
+            return Some(at * 8 + (marks.trailing_zeros() / 8) as usize);
+        }
+    }
+    let found = rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\') || controls && *byte < 0x20)?;
+    Some(words.len() * 8 + found)
+}
+
 /// Undoes JSON's escapes. Half surrogates become U+FFFD, unknown escapes stand for themselves.
 pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
-    let mut at = 0;
-    while let Some(&byte) = raw.get(at) {
-        at += 1;
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        let Some(&kind) = raw.get(at) else { return };
-        at += 1;
+    out.reserve(raw.len());
+    let mut rest = raw;
+    while let Some(clean) = rest.iter().position(|byte| *byte == b'\\') {
+        out.extend_from_slice(&rest[..clean]);
+        let Some(&kind) = rest.get(clean + 1) else {
+            return;
+        };
+        let mut at = clean + 2;
         match kind {
             b'n' => out.push(b'\n'),
             b't' => out.push(b'\t'),
@@ -20,13 +48,18 @@ pub(crate) fn unescape(raw: &[u8], out: &mut Vec<u8>) {
             b'b' => out.push(8),
             b'f' => out.push(12),
             b'u' => {
-                let symbol = unicode(raw, &mut at);
-                let mut place = [0; 4];
-                out.extend_from_slice(symbol.encode_utf8(&mut place).as_bytes());
+                let symbol = unicode(rest, &mut at);
+                if symbol.is_ascii() {
+                    out.push(u8::try_from(symbol).unwrap_or(b'?'));
+                } else {
+                    out.extend_from_slice(symbol.encode_utf8(&mut [0; 4]).as_bytes());
+                }
             }
             other => out.push(other),
         }
+        rest = rest.get(at..).unwrap_or_default();
     }
+    out.extend_from_slice(rest);
 }
 
 /// Four hexadecimal digits at `at`, and the second half of a pair when there is one.
@@ -54,30 +87,27 @@ fn unicode(raw: &[u8], at: &mut usize) -> char {
 
 /// Writes a text in quotes; what JSON wants escaped is.
 pub(crate) fn quote(text: &str, out: &mut BytesMut) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.reserve(text.len() + 2);
     out.put_u8(b'"');
-    let bytes = text.as_bytes();
-    let mut clean = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte >= 0x20 && !matches!(byte, b'"' | b'\\') {
-            continue;
-        }
-        out.put_slice(&bytes[clean..at]);
-        clean = at + 1;
-        match byte {
+    let mut rest = text.as_bytes();
+    while let Some(clean) = special(rest, true) {
+        out.put_slice(&rest[..clean]);
+        match rest[clean] {
             b'"' => out.put_slice(b"\\\""),
             b'\\' => out.put_slice(b"\\\\"),
             b'\n' => out.put_slice(b"\\n"),
             b'\r' => out.put_slice(b"\\r"),
             b'\t' => out.put_slice(b"\\t"),
             other => {
-                const DIGITS: &[u8; 16] = b"0123456789abcdef";
                 out.put_slice(b"\\u00");
                 out.put_u8(DIGITS[usize::from(other >> 4)]);
                 out.put_u8(DIGITS[usize::from(other & 15)]);
             }
         }
+        rest = &rest[clean + 1..];
     }
-    out.put_slice(&bytes[clean..]);
+    out.put_slice(rest);
     out.put_u8(b'"');
 }
 
@@ -87,6 +117,12 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn words_find_what_bytes_find(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'\\'), Just(0x1f), Just(0x20), Just(0x80)], 0..40), controls: bool) {
+            let plain = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\') || controls && *byte < 0x20);
+            prop_assert_eq!(special(&bytes, controls), plain);
+        }
+
         #[test]
         fn what_is_quoted_reads_back_here_and_in_serde(text in any::<String>()) {
             let mut out = BytesMut::new();

@@ -28,6 +28,12 @@ impl Outbox {
         self.len
     }
 
+    /// Bytes of memory held, pieces apart.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.tail.capacity()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,4 +1,5 @@
-//! The broker itself: UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26), GET_BROKER_RUNTIME_INFO (28).
+//! The broker itself: UPDATE_BROKER_CONFIG (25), GET_BROKER_CONFIG (26), GET_BROKER_RUNTIME_INFO (28),
+//! GET_BROKER_HA_STATUS (907).
 //! Settings are read-only here; they are changed in the configuration file.
 
 use crate::error::Refusal;
@@ -26,7 +27,7 @@ pub(crate) struct Admin {
 }
 
 impl Admin {
-    /// 25. Unknown keys are ignored, as by Apache; known ones cannot be changed while it runs.
+    /// 25: Unknown keys are ignored, as by Apache; known ones cannot be changed while it runs.
     pub(crate) fn update_config(&self, request: &Command) -> Result<Outcome, Refusal> {
         let text = std::str::from_utf8(&request.body)
             .map_err(|_| Refusal::parameter("the body is no text"))?;
@@ -48,7 +49,7 @@ impl Admin {
         Ok(crate::table::done(request))
     }
 
-    /// 26.
+    /// Code 26.
     pub(crate) fn config(&self, request: &Command) -> Result<Outcome, Refusal> {
         let mut text = String::new();
         for (key, value) in &self.settings {
@@ -61,9 +62,20 @@ impl Admin {
         Ok(Outcome::Reply(reply))
     }
 
-    /// 28. Every key that the exporter, the dashboard and mqadmin read; those that have no
+    /// 907: a master without replicas.
+    pub(crate) fn ha_status(&self, request: &Command) -> Result<Outcome, Refusal> {
+        let body = serde_json::json!({
+            "haConnectionInfo": [],
+            "inSyncSlaveNums": 0,
+            "master": true,
+            "masterCommitLogMaxOffset": self.store.progress().written.0,
+        });
+        Ok(crate::table::json(request, &body))
+    }
+
+    /// 28: Every key that the exporter, the dashboard and mqadmin read; those that have no
     /// counterpart here (thread pools, transient buffers) are given at rest.
-    pub(crate) async fn runtime_info(&self, request: &Command) -> Result<Outcome, Refusal> {
+    pub(crate) fn runtime_info(&self, request: &Command) -> Result<Outcome, Refusal> {
         let now_ms = crate::now_ms();
         let mut table = BTreeMap::new();
         let mut put = |key: &str, value: String| {
@@ -74,8 +86,14 @@ impl Admin {
         self.log(&mut put);
         for pool in ["send", "pull", "litePull", "query", "ack"] {
             put(&format!("{pool}ThreadPoolQueueSize"), "0".to_owned());
-            put(&format!("{pool}ThreadPoolQueueCapacity"), "10000".to_owned());
-            put(&format!("{pool}ThreadPoolQueueHeadWaitTimeMills"), "0".to_owned());
+            put(
+                &format!("{pool}ThreadPoolQueueCapacity"),
+                "10000".to_owned(),
+            );
+            put(
+                &format!("{pool}ThreadPoolQueueHeadWaitTimeMills"),
+                "0".to_owned(),
+            );
         }
         for (key, value) in [
             ("EndTransactionQueueSize", "0"),
@@ -160,7 +178,11 @@ impl Admin {
             clippy::cast_sign_loss,
             reason = "a figure for people"
         )]
-        let total = if used > 0.0 { (size as f64 / used) as u64 } else { size };
+        let total = if used > 0.0 {
+            (size as f64 / used) as u64
+        } else {
+            size
+        };
         put(
             "commitLogDirCapacity",
             format!(
@@ -211,10 +233,7 @@ mod tests {
         assert_eq!(people(0), "0 B");
         assert_eq!(people(1536), "1.5 KiB");
         assert_eq!(people(3 << 40), "3.0 TiB");
-        assert_eq!(
-            runtime(93_784),
-            "[ 1 days, 2 hours, 3 minutes, 4 seconds ]"
-        );
+        assert_eq!(runtime(93_784), "[ 1 days, 2 hours, 3 minutes, 4 seconds ]");
         assert_eq!(three([1.0, 0.5, 0.25]), "1 0.5 0.25");
     }
 }

@@ -1,6 +1,6 @@
 //! Clients and what they say about themselves: HEART_BEAT (34), UNREGISTER_CLIENT (35),
-//! GET_CONSUMER_LIST_BY_GROUP (38), CHECK_CLIENT_CONFIG (46), the connection lists (203, 204, 328)
-//! and requests that are passed on to a client (307, 309).
+//! GET_CONSUMER_LIST_BY_GROUP (38), CHECK_CLIENT_CONFIG (46) and the connection lists (203, 204,
+//! 328).
 //!
 //! A heartbeat is registered before it is answered, so that a list asked for next holds the asker.
 //! V2 heartbeats are understood; the answer always asks for the full form (IS_SUB_CHANGE).
@@ -13,8 +13,6 @@ use crate::registration::Registered;
 use crate::topics::Topics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
-use twinmq_core::consume::Consuming;
 use twinmq_core::groups::{Group, Groups};
 use twinmq_remoting::bodies::connection::{
     AllProducers, Connection, ConsumerConnections, ProducerConnections, ProducerInfo,
@@ -22,10 +20,8 @@ use twinmq_remoting::bodies::connection::{
 use twinmq_remoting::bodies::group::ConsumerList;
 use twinmq_remoting::bodies::heartbeat::{CheckClient, ConsumerData, HeartbeatData};
 use twinmq_remoting::code::{request as code, response};
-use twinmq_remoting::fields::client::{
-    ConsumeDirectly, ConsumerGroup, ProducerGroup, RunningInfo, Unregister,
-};
-use twinmq_remoting::{CallError, Command, Outcome};
+use twinmq_remoting::fields::client::{ConsumerGroup, ProducerGroup, Unregister};
+use twinmq_remoting::{Command, Outcome};
 
 /// What clients need.
 #[derive(Debug)]
@@ -33,16 +29,13 @@ pub(crate) struct Clients {
     pub(crate) members: Arc<Members>,
     pub(crate) groups: Arc<Groups>,
     pub(crate) topics: Arc<Topics>,
-    pub(crate) consuming: Arc<Consuming>,
     pub(crate) registered: Registered,
-    pub(crate) broker_name: Arc<str>,
     pub(crate) auto_create_groups: bool,
     pub(crate) entries_max: usize,
-    pub(crate) call_limit: Duration,
 }
 
 impl Clients {
-    /// 34.
+    /// Code 34.
     pub(crate) async fn heartbeat(
         &self,
         peer: &Arc<Peer>,
@@ -133,7 +126,7 @@ impl Clients {
         Ok(())
     }
 
-    /// 35.
+    /// Code 35.
     pub(crate) fn unregister(
         &self,
         peer: &Arc<Peer>,
@@ -195,7 +188,7 @@ impl Clients {
         }
     }
 
-    /// 38.
+    /// Code 38.
     pub(crate) fn consumer_list(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = ConsumerGroup::read(&request.fields)?;
         let ids = self.members.client_ids(head.consumer_group);
@@ -211,7 +204,7 @@ impl Clients {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 46.
+    /// Code 46.
     pub(crate) fn check(&self, request: &Command) -> Result<Outcome, Refusal> {
         if request.body.is_empty() {
             return Ok(crate::table::done(request));
@@ -225,7 +218,7 @@ impl Clients {
         Ok(crate::table::done(request))
     }
 
-    /// 203. Tools take exactly 206 for "nobody there".
+    /// 203: Tools take exactly 206 for "nobody there".
     pub(crate) fn consumer_connections(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = ConsumerGroup::read(&request.fields)?;
         let group = self.members.group(head.consumer_group).ok_or_else(|| {
@@ -248,7 +241,7 @@ impl Clients {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 204.
+    /// Code 204.
     pub(crate) fn producer_connections(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = ProducerGroup::read(&request.fields)?;
         let clients = self.members.producers(head.producer_group);
@@ -264,7 +257,7 @@ impl Clients {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 328.
+    /// Code 328.
     pub(crate) fn all_producers(&self, request: &Command) -> Result<Outcome, Refusal> {
         let data: BTreeMap<String, Vec<ProducerInfo>> = self
             .members
@@ -285,77 +278,6 @@ impl Clients {
             })
             .collect();
         Ok(crate::table::json(request, &AllProducers { data }))
-    }
-
-    /// 307, passed on byte for byte.
-    pub(crate) fn running_info(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let head = RunningInfo::read(&request.fields)?;
-        let call = request.detached();
-        self.pass_on(request, head.consumer_group, head.client_id, call)
-    }
-
-    /// 309: the record goes along as the body.
-    pub(crate) async fn consume_directly(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let head = ConsumeDirectly::read(&request.fields)?;
-        let mut call = request.detached();
-        call.fields.set("brokerName", &self.broker_name);
-        if let Some(topic) = head
-            .topic
-            .and_then(|topic| self.topics.catalog.by_native(topic))
-        {
-            call.fields.put("topicSysFlag", topic.sys_flag);
-        }
-        if let Some(group) = self.groups.get(head.consumer_group) {
-            call.fields.put("groupSysFlag", group.group_sys_flag);
-        }
-        if let Some(id) = head.msg_id {
-            let address = names::address_of_message_id(id)
-                .ok_or_else(|| Refusal::parameter(format!("{id} is no offset message id")))?;
-            call.body = self.consuming.message_at(address).await?;
-        }
-        let client = head.client_id.unwrap_or_default();
-        self.pass_on(request, head.consumer_group, client, call)
-    }
-
-    fn pass_on(
-        &self,
-        request: &Command,
-        group: &str,
-        client_id: &str,
-        mut call: Command,
-    ) -> Result<Outcome, Refusal> {
-        let client = self
-            .members
-            .consumer_channel(group, client_id)
-            .ok_or_else(|| {
-                Refusal::system(format!("The Consumer <{group}> <{client_id}> not online"))
-            })?;
-        let mut reply = Command::response_to(request, response::SUCCESS);
-        let (limit, who) = (self.call_limit, format!("<{group}> <{client_id}>"));
-        call.version = twinmq_remoting::VERSION;
-        Ok(Outcome::later(async move {
-            match client.channel.request(call, limit).await {
-                Ok(answer) => {
-                    let answer = answer.detached();
-                    reply.code = answer.code;
-                    reply.remark = answer.remark;
-                    reply.fields = answer.fields;
-                    reply.body = answer.body;
-                    Some(reply)
-                }
-                Err(CallError::TimedOut) => {
-                    let refusal = Refusal::new(
-                        response::CONSUME_MSG_TIMEOUT,
-                        format!("consumer {who} Timeout: no answer in {limit:?}"),
-                    );
-                    Some(crate::table::refused(&reply, refusal))
-                }
-                Err(error @ (CallError::Closed | CallError::Busy)) => Some(crate::table::refused(
-                    &reply,
-                    Refusal::system(format!("invoke consumer {who}: {error}")),
-                )),
-            }
-        }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Consumer groups: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200), DELETE_SUBSCRIPTIONGROUP (207),
+//! Consumer groups: UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200) and its list form (225), DELETE_SUBSCRIPTIONGROUP (207),
 //! GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201), GET_SUBSCRIPTIONGROUP_CONFIG (352),
 //! QUERY_TOPICS_BY_CONSUMER (343), QUERY_SUBSCRIPTION_BY_CONSUMER (345).
 
@@ -12,7 +12,9 @@ use twinmq_core::catalog::Catalog;
 use twinmq_core::groups::{Group, Groups};
 use twinmq_core::offsets::Offsets;
 use twinmq_remoting::bodies::connection::SubscriptionOf;
-use twinmq_remoting::bodies::group::{AllGroups as GroupTable, SubscriptionGroupConfig};
+use twinmq_remoting::bodies::group::{
+    AllGroups as GroupTable, GroupConfigList, SubscriptionGroupConfig,
+};
 use twinmq_remoting::bodies::topic::TopicList;
 use twinmq_remoting::code::response;
 use twinmq_remoting::fields::client::{AllGroups, DeleteGroup, GroupIs, GroupTopic};
@@ -30,21 +32,37 @@ pub(crate) struct GroupAdmin {
 }
 
 impl GroupAdmin {
-    /// 200.
+    /// Code 200.
     pub(crate) async fn put(&self, request: &Command) -> Result<Outcome, Refusal> {
-        let group = group(crate::table::body(request)?);
+        self.put_one(group(crate::table::body(request)?)).await?;
+        Ok(crate::table::done(request))
+    }
+
+    /// Code 225.
+    pub(crate) async fn put_list(&self, request: &Command) -> Result<Outcome, Refusal> {
+        let body: GroupConfigList = crate::table::body(request)?;
+        for config in body.group_config_list {
+            self.put_one(group(config)).await?;
+        }
+        Ok(crate::table::done(request))
+    }
+
+    async fn put_one(&self, group: Group) -> Result<(), Refusal> {
         if !names::is_group(&group.group_name) {
             return Err(Refusal::parameter(format!(
                 "the group name {:?} is blank, longer than 120 or has other characters than ^[%|a-zA-Z0-9_-]+$",
                 group.group_name
             )));
         }
-        tracing::info!(group = group.group_name, "subscription group created or changed");
+        tracing::info!(
+            group = group.group_name,
+            "subscription group created or changed"
+        );
         self.groups.put(group).await?;
-        Ok(crate::table::done(request))
+        Ok(())
     }
 
-    /// 207.
+    /// Code 207.
     pub(crate) async fn delete(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = DeleteGroup::read(&request.fields)?;
         self.groups.delete(head.group_name).await?;
@@ -57,14 +75,13 @@ impl GroupAdmin {
         Ok(crate::table::done(request))
     }
 
-    /// 201. Everything when the asker sends no page; else one page.
+    /// 201: Everything when the asker sends no page; else one page.
     pub(crate) fn all(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = AllGroups::read(&request.fields)?;
         let groups = self.groups.all();
         let total = groups.len();
-        let whole = head.group_seq.is_none()
-            && head.data_version.is_none()
-            && head.max_group_num.is_none();
+        let whole =
+            head.group_seq.is_none() && head.data_version.is_none() && head.max_group_num.is_none();
         let (from, count) = if whole {
             (0, total)
         } else {
@@ -92,7 +109,7 @@ impl GroupAdmin {
         Ok(Outcome::Reply(reply))
     }
 
-    /// 352.
+    /// Code 352.
     pub(crate) fn one(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = GroupIs::read(&request.fields)?;
         let group = self
@@ -116,7 +133,7 @@ impl GroupAdmin {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 345.
+    /// Code 345.
     pub(crate) fn subscription(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = GroupTopic::read(&request.fields)?;
         let topic = head.topic.unwrap_or_default();

@@ -18,7 +18,7 @@ pub(crate) struct Locking {
 }
 
 impl Locking {
-    /// 41. Answers the queues that the client holds now, of those it asked for, just as it named them.
+    /// 41: Answers the queues that the client holds now, of those it asked for, just as it named them.
     pub(crate) fn lock(&self, request: &Command) -> Result<Outcome, Refusal> {
         let asked = self.asked(request)?;
         let (ours, keys) = self.ours(&asked);
@@ -40,7 +40,7 @@ impl Locking {
         Ok(crate::table::json(request, &answer))
     }
 
-    /// 42.
+    /// Code 42.
     pub(crate) fn unlock(&self, request: &Command) -> Result<Outcome, Refusal> {
         let asked = self.asked(request)?;
         let (_, keys) = self.ours(&asked);

@@ -3,6 +3,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod client;
+pub(crate) mod forward;
 pub(crate) mod group;
 pub(crate) mod lock;
 pub(crate) mod offset;
@@ -11,3 +12,4 @@ pub(crate) mod query;
 pub(crate) mod reply;
 pub(crate) mod send;
 pub(crate) mod topic;
+mod window;

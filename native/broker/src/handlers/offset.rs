@@ -1,7 +1,7 @@
 //! Offsets of groups and of queues: QUERY_CONSUMER_OFFSET (14), UPDATE_CONSUMER_OFFSET (15),
 //! SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30), GET_MIN_OFFSET (31),
 //! GET_EARLIEST_MSG_STORETIME (32), INVOKE_BROKER_TO_RESET_OFFSET (222). The end of a queue is its
-//! last stable offset. A queue that does not exist has offsets 0, as with Apache.
+//! last stable offset. A topic or queue that does not exist has offsets 0, as with Apache.
 
 use crate::error::Refusal;
 use crate::names;
@@ -30,7 +30,7 @@ pub(crate) struct Offsetting {
 }
 
 impl Offsetting {
-    /// 14. A new group starts at 0 where the queue is young: its first record is still near the
+    /// 14: A new group starts at 0 where the queue is young: its first record is still near the
     /// tail; else the client decides (22).
     pub(crate) fn query(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = QueryOffset::read(&request.fields)?;
@@ -55,15 +55,13 @@ impl Offsetting {
             return Err(first_boot());
         };
         let empty = ends.stable == ends.first;
-        if ends.first.0 == 0
-            && (empty || self.consuming.is_hot(&topic, queue, QueueOffset(0)))
-        {
+        if ends.first.0 == 0 && (empty || self.consuming.is_hot(&topic, queue, QueueOffset(0))) {
             return Ok(offset_is(request, 0));
         }
         Err(first_boot())
     }
 
-    /// 15. Usually one-way: then the table knows at once and the log soon; else both before the
+    /// 15: Usually one-way: then the table knows at once and the log soon; else both before the
     /// answer.
     pub(crate) fn update(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = UpdateOffset::read(&request.fields)?;
@@ -77,9 +75,7 @@ impl Offsetting {
         let queue = u32::try_from(head.queue_id)
             .ok()
             .filter(|queue| topic.queue(*queue).is_some())
-            .ok_or_else(|| {
-                Refusal::parameter(format!("queueId[{}] is illegal", head.queue_id))
-            })?;
+            .ok_or_else(|| Refusal::parameter(format!("queueId[{}] is illegal", head.queue_id)))?;
         if head.commit_offset < 0 {
             return Err(Refusal::parameter("commitOffset is below 0"));
         }
@@ -108,18 +104,14 @@ impl Offsetting {
         }))
     }
 
-    /// 29.
+    /// Code 29.
     pub(crate) async fn search(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = SearchOffset::read(&request.fields)?;
         let boundary = match head.boundary_type {
             Some(kind) if kind.eq_ignore_ascii_case("upper") => Boundary::Upper,
             _ => Boundary::Lower,
         };
-        let topic = self
-            .catalog
-            .by_native(head.topic)
-            .ok_or_else(|| Refusal::no_topic(head.topic))?;
-        let Some(queue) = self.known(&topic, head.queue_id) else {
+        let Some((topic, queue)) = self.queue(head.topic, head.queue_id) else {
             return Ok(offset_is(request, 0));
         };
         let found = self
@@ -129,27 +121,23 @@ impl Offsetting {
         Ok(offset_is(request, signed(found)))
     }
 
-    /// 30.
+    /// Code 30.
     pub(crate) fn max(&self, request: &Command) -> Result<Outcome, Refusal> {
         let ends = self.ends_asked(request)?;
         Ok(offset_is(request, signed(ends.stable)))
     }
 
-    /// 31.
+    /// Code 31.
     pub(crate) fn min(&self, request: &Command) -> Result<Outcome, Refusal> {
         let ends = self.ends_asked(request)?;
         Ok(offset_is(request, signed(ends.first)))
     }
 
-    /// 32.
+    /// Code 32.
     pub(crate) async fn earliest(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = QueueOf::read(&request.fields)?;
-        let topic = self
-            .catalog
-            .by_native(head.topic)
-            .ok_or_else(|| Refusal::no_topic(head.topic))?;
         let mut time = -1;
-        if let Some(queue) = self.known(&topic, head.queue_id) {
+        if let Some((topic, queue)) = self.queue(head.topic, head.queue_id) {
             let ends = self.consuming.ends(&topic, queue, true);
             if ends.stable > ends.first {
                 time = store_time(&self.consuming, &topic, queue, ends.first)
@@ -173,9 +161,9 @@ impl Offsetting {
         }
         let queues = match head.queue_id {
             Some(queue) if queue >= 0 => {
-                let queue = self.known(&topic, queue).ok_or_else(|| {
-                    Refusal::parameter(format!("queueId[{queue}] is illegal"))
-                })?;
+                let queue = self
+                    .known(&topic, queue)
+                    .ok_or_else(|| Refusal::parameter(format!("queueId[{queue}] is illegal")))?;
                 queue..queue + 1
             }
             _ => 0..topic.read_queues,
@@ -185,7 +173,8 @@ impl Offsetting {
             let ends = self.consuming.ends(&topic, queue, true);
             let target = match head.offset.filter(|offset| *offset >= 0) {
                 Some(offset) if head.queue_id.is_some_and(|queue| queue >= 0) => {
-                    if offset < signed(ends.first) || offset > signed(ends.stable).saturating_add(1) {
+                    if offset < signed(ends.first) || offset > signed(ends.stable).saturating_add(1)
+                    {
                         return Err(Refusal::system(format!(
                             "offset {offset} is outside {}..={}",
                             ends.first, ends.stable
@@ -230,6 +219,12 @@ impl Offsetting {
         Ok(crate::table::json(request, &table))
     }
 
+    fn queue(&self, topic: &str, queue: i32) -> Option<(Arc<Topic>, u32)> {
+        let topic = self.catalog.by_native(topic)?;
+        let queue = self.known(&topic, queue)?;
+        Some((topic, queue))
+    }
+
     fn known(&self, topic: &Topic, queue: i32) -> Option<u32> {
         u32::try_from(queue)
             .ok()
@@ -244,13 +239,9 @@ impl Offsetting {
 
     fn ends_asked(&self, request: &Command) -> Result<Ends, Refusal> {
         let head = QueueOf::read(&request.fields)?;
-        let topic = self
-            .catalog
-            .by_native(head.topic)
-            .ok_or_else(|| Refusal::no_topic(head.topic))?;
         Ok(self
-            .known(&topic, head.queue_id)
-            .and_then(|queue| self.ends(&topic, queue))
+            .queue(head.topic, head.queue_id)
+            .and_then(|(topic, queue)| self.ends(&topic, queue))
             .unwrap_or_default())
     }
 }
@@ -281,9 +272,7 @@ pub(crate) fn committed(offset: i64) -> Committed {
 }
 
 fn offset_is(request: &Command, offset: i64) -> Outcome {
-    Outcome::Reply(
-        Command::response_to(request, response::SUCCESS).with_field("offset", offset),
-    )
+    Outcome::Reply(Command::response_to(request, response::SUCCESS).with_field("offset", offset))
 }
 
 fn signed(offset: QueueOffset) -> i64 {

@@ -1,21 +1,25 @@
 //! Looking at messages and progress: VIEW_MESSAGE_BY_ID (33), GET_CONSUME_STATS (208),
-//! GET_ALL_CONSUMER_OFFSET (43), VIEW_BROKER_STATS_DATA (315). Search by key (12) is not served yet.
+//! GET_ALL_CONSUMER_OFFSET (43), VIEW_BROKER_STATS_DATA (315), QUERY_CONSUME_TIME_SPAN (303),
+//! GET_BROKER_CONSUME_STATS (317). Search by key (12) is not served yet.
 
 use crate::error::Refusal;
 use crate::members::Members;
 use crate::names;
 use crate::registration;
 use crate::tallies::{Count, Tallies};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twinmq_core::catalog::{Catalog, Topic};
 use twinmq_core::consume::{ConsumeError, Consuming};
+use twinmq_core::groups::Groups;
 use twinmq_core::offsets::Offsets;
 use twinmq_remoting::bodies::offset::AllOffsets;
-use twinmq_remoting::bodies::stats::{BrokerStats, StatsItem, ConsumeStats, OffsetWrapper};
+use twinmq_remoting::bodies::stats::{
+    self, BrokerStats, ConsumeStats, ConsumeTimeSpans, OffsetWrapper, QueueTimeSpan, StatsItem,
+};
 use twinmq_remoting::code::response;
-use twinmq_remoting::fields::client::{ConsumeStatsOf, StatsOf};
-use twinmq_remoting::fields::topic::ViewMessage;
+use twinmq_remoting::fields::client::{BrokerConsumeStats, ConsumeStatsOf, StatsOf};
+use twinmq_remoting::fields::topic::{TimeSpanOf, ViewMessage};
 use twinmq_remoting::{Command, Outcome};
 use twinmq_store::{Address, QueueOffset, ReadError};
 
@@ -27,12 +31,15 @@ pub(crate) struct Queries {
     pub(crate) offsets: Arc<Offsets>,
     pub(crate) members: Arc<Members>,
     pub(crate) tallies: Arc<Tallies>,
+    pub(crate) groups: Arc<Groups>,
     pub(crate) broker_name: Arc<str>,
     pub(crate) cluster_name: Arc<str>,
+    /// `host:port` as clients reach it.
+    pub(crate) address: String,
 }
 
 impl Queries {
-    /// 33.
+    /// Code 33.
     pub(crate) async fn view_message(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = ViewMessage::read(&request.fields)?;
         let not_there = || {
@@ -51,12 +58,10 @@ impl Queries {
         }
     }
 
-    /// 208. Without a topic: every topic the group has progress in.
+    /// 208: Without a topic: every topic the group has progress in.
     pub(crate) async fn consume_stats(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = ConsumeStatsOf::read(&request.fields)?;
-        let group = head.consumer_group;
-        let key = names::group_key(group);
-        let mut topics: Vec<Arc<Topic>> = match (head.topic, head.topic_list) {
+        let topics: Vec<Arc<Topic>> = match (head.topic, head.topic_list) {
             (Some(topic), _) if !topic.is_empty() => {
                 self.catalog.by_native(topic).into_iter().collect()
             }
@@ -64,19 +69,31 @@ impl Queries {
                 .split(';')
                 .filter_map(|topic| self.catalog.by_native(topic))
                 .collect(),
-            _ => {
-                let mut keys: Vec<Arc<str>> = self
-                    .offsets
-                    .of_group(&key)
-                    .into_iter()
-                    .map(|(topic, _, _)| topic)
-                    .collect();
-                keys.dedup();
-                keys.iter()
-                    .filter_map(|key| self.catalog.by_key(key))
-                    .collect()
-            }
+            _ => self.consumed(head.consumer_group),
         };
+        let body = self.stats_of(head.consumer_group, topics).await?;
+        Ok(crate::table::json(request, &body))
+    }
+
+    /// Topics that a group has progress in.
+    fn consumed(&self, group: &str) -> Vec<Arc<Topic>> {
+        let keys: BTreeSet<Arc<str>> = self
+            .offsets
+            .of_group(&names::group_key(group))
+            .into_iter()
+            .map(|(topic, _, _)| topic)
+            .collect();
+        keys.iter()
+            .filter_map(|key| self.catalog.by_key(key))
+            .collect()
+    }
+
+    async fn stats_of(
+        &self,
+        group: &str,
+        mut topics: Vec<Arc<Topic>>,
+    ) -> Result<ConsumeStats, Refusal> {
+        let key = names::group_key(group);
         topics.sort_by(|a, b| a.key().cmp(b.key()));
         topics.dedup_by(|a, b| a.id == b.id);
         let live = self.members.group(group);
@@ -94,8 +111,10 @@ impl Queries {
             }
             for queue in 0..topic.read_queues {
                 let row = self.progress(&key, &topic, queue).await?;
-                body.offset_table
-                    .insert(registration::queue_key(&name, &self.broker_name, queue)?, row);
+                body.offset_table.insert(
+                    registration::queue_key(&name, &self.broker_name, queue)?,
+                    row,
+                );
             }
             let now_ms = crate::now_ms();
             if let Some(count) = self.tallies.of_topic_group(&format!("{name}@{group}")) {
@@ -104,7 +123,77 @@ impl Queries {
                 body.consume_tps += rate;
             }
         }
+        Ok(body)
+    }
+
+    /// 317: every group that has a definition and progress, ordered ones or the others.
+    pub(crate) async fn broker_consume_stats(&self, request: &Command) -> Result<Outcome, Refusal> {
+        let head = BrokerConsumeStats::read(&request.fields)?;
+        let mut body = stats::BrokerConsumeStats {
+            broker_addr: self.address.clone(),
+            ..stats::BrokerConsumeStats::default()
+        };
+        for group in self.groups.all() {
+            if group.consume_message_orderly != head.is_order {
+                continue;
+            }
+            let name = &group.group_name;
+            let rows = self.stats_of(name, self.consumed(name)).await?;
+            if rows.offset_table.is_empty() {
+                continue;
+            }
+            for row in rows.offset_table.values() {
+                body.total_diff += (row.broker_offset - row.consumer_offset).max(0);
+            }
+            body.consume_stats_list
+                .push(BTreeMap::from([(name.clone(), vec![rows])]));
+        }
         Ok(crate::table::json(request, &body))
+    }
+
+    /// 303: store times at the ends of each queue and at the group's progress.
+    pub(crate) async fn time_span(&self, request: &Command) -> Result<Outcome, Refusal> {
+        let head = TimeSpanOf::read(&request.fields)?;
+        let topic = self
+            .catalog
+            .by_native(head.topic)
+            .ok_or_else(|| Refusal::no_topic(head.topic))?;
+        let key = names::group_key(head.group);
+        let mut body = ConsumeTimeSpans::default();
+        for queue in 0..topic.read_queues {
+            let ends = self.consuming.ends(&topic, queue, true);
+            let consumed = self
+                .offsets
+                .get(&key, &topic, queue)
+                .map_or(ends.first.0, |committed| {
+                    u64::try_from(committed.offset).unwrap_or(0)
+                });
+            let mut span = QueueTimeSpan {
+                message_queue: registration::queue_key(head.topic, &self.broker_name, queue)?.0,
+                ..QueueTimeSpan::default()
+            };
+            if ends.stable > ends.first {
+                let last = ends.stable.0 - 1;
+                let at = consumed.saturating_sub(1).clamp(ends.first.0, last);
+                span.min_time_stamp = self.time_at(&topic, queue, ends.first.0).await?;
+                span.max_time_stamp = self.time_at(&topic, queue, last).await?;
+                span.consume_time_stamp = self.time_at(&topic, queue, at).await?;
+                if consumed <= last {
+                    let waiting = self
+                        .time_at(&topic, queue, consumed.max(ends.first.0))
+                        .await?;
+                    span.delay_time = (crate::now_ms() - waiting).max(0);
+                }
+            }
+            body.consume_time_span_set.push(span);
+        }
+        Ok(crate::table::json(request, &body))
+    }
+
+    async fn time_at(&self, topic: &Topic, queue: u32, offset: u64) -> Result<i64, Refusal> {
+        let time =
+            super::offset::store_time(&self.consuming, topic, queue, QueueOffset(offset)).await?;
+        Ok(time.unwrap_or(0))
     }
 
     async fn progress(
@@ -135,7 +224,7 @@ impl Queries {
         })
     }
 
-    /// 43.
+    /// Code 43.
     pub(crate) fn all_offsets(&self, request: &Command) -> Result<Outcome, Refusal> {
         let mut table: BTreeMap<String, BTreeMap<i32, i64>> = BTreeMap::new();
         for group in self.offsets.groups() {
@@ -159,7 +248,7 @@ impl Queries {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 315. Code 1 for what has never been counted: tools take exactly that as "no data".
+    /// 315: Code 1 for what has never been counted: tools take exactly that as "no data".
     pub(crate) fn broker_stats(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = StatsOf::read(&request.fields)?;
         let (name, key) = (head.stats_name, head.stats_key);
@@ -185,7 +274,9 @@ impl Queries {
         };
         match found {
             Some(body) => Ok(crate::table::json(request, &body)),
-            None => Err(Refusal::system(format!("The stats <{name}> <{key}> not exist"))),
+            None => Err(Refusal::system(format!(
+                "The stats <{name}> <{key}> not exist"
+            ))),
         }
     }
 }
@@ -198,7 +289,11 @@ fn windows(count: &Count, size: bool, now_ms: i64) -> BrokerStats {
         #[expect(clippy::cast_precision_loss, reason = "rates for people")]
         let (tps, avgpt) = (
             sum as f64 / (minutes * 60) as f64,
-            if messages == 0 { 0.0 } else { sum as f64 / messages as f64 },
+            if messages == 0 {
+                0.0
+            } else {
+                sum as f64 / messages as f64
+            },
         );
         StatsItem {
             sum: i64::try_from(sum).unwrap_or(i64::MAX),

@@ -29,7 +29,7 @@ pub(crate) struct Replying {
 }
 
 impl Replying {
-    /// 324 and 325.
+    /// Codes 324 and 325.
     pub(crate) async fn reply(
         &self,
         peer: &Arc<Peer>,
@@ -40,7 +40,9 @@ impl Replying {
         let traits = stamp::traits(text);
         let client = traits.reply_to.unwrap_or_default().to_owned();
         if client.is_empty() {
-            return Err(Refusal::system("reply message properties[REPLY_TO_CLIENT] is null"));
+            return Err(Refusal::system(
+                "reply message properties[REPLY_TO_CLIENT] is null",
+            ));
         }
         names::check_topic(head.topic)?;
         let Some(channel) = self.members.producer_channel(&client) else {
@@ -106,7 +108,10 @@ impl Replying {
         fields.put("reconsumeTimes", head.reconsume_times.unwrap_or(0));
         fields.put("unitMode", head.unit_mode.unwrap_or(false));
         fields.put("bornHost", format_args!("/{born_host}"));
-        fields.put("storeHost", format_args!("/{}", self.producing.store_host()));
+        fields.put(
+            "storeHost",
+            format_args!("/{}", self.producing.store_host()),
+        );
         fields.put("storeTimestamp", now_ms);
         push.with_body(request.body.clone())
     }

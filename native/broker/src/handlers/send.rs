@@ -17,6 +17,7 @@ use crate::topics::Topics;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use twinmq_core::catalog::{Class, Topic};
@@ -63,7 +64,7 @@ struct Target {
 }
 
 impl Sending {
-    /// 10, 310, 320.
+    /// Codes 10, 310, 320.
     pub(crate) async fn send(
         &self,
         peer: &Arc<Peer>,
@@ -78,10 +79,10 @@ impl Sending {
         let now_ms = crate::now_ms();
         let (messages, key) = if batch || head.batch == Some(true) {
             let messages = self.batch(peer, request, &head, now_ms)?;
-            (messages, traits.unique_key.to_owned())
+            (messages, Cow::Borrowed(traits.unique_key))
         } else {
             let (properties, made) = self.properties(text, &traits, target.dead_letter, now_ms);
-            let key = made.unwrap_or_else(|| traits.unique_key.to_owned());
+            let key = made.map_or(Cow::Borrowed(traits.unique_key), Cow::Owned);
             let message = self.message(peer, &target.topic, &head, head.flag, properties);
             let message = MessageIn {
                 body: request.body.clone(),
@@ -223,7 +224,11 @@ impl Sending {
         flag: i32,
         properties: Bytes,
     ) -> MessageIn {
-        let multi = if topic.multi_tag { message::SYS_MULTI_TAGS } else { 0 };
+        let multi = if topic.multi_tag {
+            message::SYS_MULTI_TAGS
+        } else {
+            0
+        };
         MessageIn {
             flag,
             sys_flag: (head.sys_flag & !BROKERS_BITS) | multi,
@@ -270,8 +275,9 @@ impl Sending {
                 )));
             }
             let item = item?;
-            let text = std::str::from_utf8(item.properties)
-                .map_err(|_| illegal(format!("properties of item {} are no text", messages.len())))?;
+            let text = std::str::from_utf8(item.properties).map_err(|_| {
+                illegal(format!("properties of item {} are no text", messages.len()))
+            })?;
             let traits = stamp::traits(text);
             refuse_what_is_not_served(head, &traits)?;
             let (properties, _) = self

@@ -1,4 +1,4 @@
-//! Topics: UPDATE_AND_CREATE_TOPIC (17), DELETE_TOPIC_IN_BROKER (215), GET_ALL_TOPIC_CONFIG (21),
+//! Topics: UPDATE_AND_CREATE_TOPIC (17) and its list form (18), DELETE_TOPIC_IN_BROKER (215), GET_ALL_TOPIC_CONFIG (21),
 //! GET_TOPIC_CONFIG (351), GET_TOPIC_STATS_INFO (202), GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305),
 //! QUERY_TOPIC_CONSUME_BY_WHO (300). A change is answered once the name servers have been told.
 
@@ -14,7 +14,7 @@ use twinmq_core::consume::Consuming;
 use twinmq_core::offsets::Offsets;
 use twinmq_remoting::bodies::group::GroupList;
 use twinmq_remoting::bodies::stats::{TopicOffset, TopicStats};
-use twinmq_remoting::bodies::topic::{TopicTable, TopicList};
+use twinmq_remoting::bodies::topic::{TopicConfigList, TopicList, TopicTable};
 use twinmq_remoting::code::response;
 use twinmq_remoting::fields::topic::{AllTopics, CreateTopic, TopicConfigOf, TopicIs};
 use twinmq_remoting::{Command, Outcome};
@@ -36,9 +36,42 @@ pub(crate) struct TopicAdmin {
 }
 
 impl TopicAdmin {
-    /// 17. Idempotent.
+    /// 17: Idempotent.
     pub(crate) async fn create(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = CreateTopic::read(&request.fields)?;
+        self.put(&head).await?;
+        self.registered.wait().await;
+        Ok(crate::table::done(request))
+    }
+
+    /// 18: All are looked at, also after one that is as it should be.
+    pub(crate) async fn create_list(&self, request: &Command) -> Result<Outcome, Refusal> {
+        let body: TopicConfigList = crate::table::body(request)?;
+        for topic in &body.topic_config_list {
+            let attributes: Vec<String> = topic
+                .attributes
+                .iter()
+                .map(|(key, value)| format!("+{}={value}", key.trim_start_matches('+')))
+                .collect();
+            let attributes = attributes.join(",");
+            let head = CreateTopic {
+                topic: &topic.topic_name,
+                read_queue_nums: topic.read_queue_nums,
+                write_queue_nums: topic.write_queue_nums,
+                perm: topic.perm,
+                topic_filter_type: Some(&topic.topic_filter_type),
+                topic_sys_flag: Some(topic.topic_sys_flag),
+                order: Some(topic.order),
+                attributes: Some(&attributes),
+                ..CreateTopic::default()
+            };
+            self.put(&head).await?;
+        }
+        self.registered.wait().await;
+        Ok(crate::table::done(request))
+    }
+
+    async fn put(&self, head: &CreateTopic<'_>) -> Result<(), Refusal> {
         names::check_topic(head.topic)?;
         self.not_system(head.topic)?;
         let read = queues("readQueueNums", head.read_queue_nums)?;
@@ -76,12 +109,17 @@ impl TopicAdmin {
         if changes {
             self.topics.catalog.change(topic.key(), change).await?;
         }
-        self.registered.wait().await;
-        tracing::info!(topic = head.topic, read, write, perm, "topic created or changed");
-        Ok(crate::table::done(request))
+        tracing::info!(
+            topic = head.topic,
+            read,
+            write,
+            perm,
+            "topic created or changed"
+        );
+        Ok(())
     }
 
-    /// 215.
+    /// Code 215.
     pub(crate) async fn delete(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = TopicIs::read(&request.fields)?;
         if head.topic.trim().is_empty() {
@@ -99,14 +137,13 @@ impl TopicAdmin {
         Ok(crate::table::done(request))
     }
 
-    /// 21. Everything when the asker sends no page; else one page.
+    /// 21: Everything when the asker sends no page; else one page.
     pub(crate) fn all(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = AllTopics::read(&request.fields)?;
         let topics = registration::visible(&self.topics.catalog);
         let total = topics.len();
-        let whole = head.topic_seq.is_none()
-            && head.data_version.is_none()
-            && head.max_topic_num.is_none();
+        let whole =
+            head.topic_seq.is_none() && head.data_version.is_none() && head.max_topic_num.is_none();
         let (from, count) = if whole {
             (0, total)
         } else {
@@ -139,7 +176,7 @@ impl TopicAdmin {
         Ok(Outcome::Reply(reply))
     }
 
-    /// 351.
+    /// Code 351.
     pub(crate) fn one(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = TopicConfigOf::read(&request.fields)?;
         let config = self
@@ -156,7 +193,7 @@ impl TopicAdmin {
         Ok(crate::table::json(request, &config))
     }
 
-    /// 202. One row per queue, read or written; times are store times.
+    /// 202: One row per queue, read or written; times are store times.
     pub(crate) async fn stats(&self, request: &Command) -> Result<Outcome, Refusal> {
         let head = TopicIs::read(&request.fields)?;
         let topic = self
@@ -189,7 +226,7 @@ impl TopicAdmin {
         Ok(crate::table::json(request, &body))
     }
 
-    /// 305.
+    /// Code 305.
     pub(crate) fn system(&self, request: &Command) -> Result<Outcome, Refusal> {
         let topics: BTreeSet<String> = registration::visible(&self.topics.catalog)
             .iter()
@@ -254,12 +291,15 @@ fn queues(field: &str, count: i32) -> Result<u32, Refusal> {
 }
 
 /// The topic's attributes with `+key=value,-key` applied (RocketMQ `AttributeParser`).
-fn attributes(
-    topic: Option<&Topic>,
-    change: &str,
-) -> Result<BTreeMap<String, String>, Refusal> {
-    let mut out = topic.map(|topic| topic.attributes.clone()).unwrap_or_default();
-    for part in change.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+fn attributes(topic: Option<&Topic>, change: &str) -> Result<BTreeMap<String, String>, Refusal> {
+    let mut out = topic
+        .map(|topic| topic.attributes.clone())
+        .unwrap_or_default();
+    for part in change
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+    {
         if let Some(pair) = part.strip_prefix('+') {
             let (key, value) = pair
                 .split_once('=')

@@ -31,9 +31,7 @@ pub(crate) async fn start() -> Broker {
     start_with(|_, _| {}).await
 }
 
-pub(crate) async fn start_with(
-    change: impl FnOnce(&mut NativeConfig, &mut CoreConfig),
-) -> Broker {
+pub(crate) async fn start_with(change: impl FnOnce(&mut NativeConfig, &mut CoreConfig)) -> Broker {
     let dir = tempfile::tempdir().expect("a directory");
     let registry = Registry::new();
     let store_config = StoreConfig {
@@ -179,7 +177,13 @@ pub(crate) fn messages(body: &[u8]) -> Vec<MessageView<'_>> {
 }
 
 /// A client's heartbeat as a consumer of one topic and a producer.
-pub(crate) fn heartbeat(client: &str, group: &str, topic: &str, tags: &str, version: i64) -> Command {
+pub(crate) fn heartbeat(
+    client: &str,
+    group: &str,
+    topic: &str,
+    tags: &str,
+    version: i64,
+) -> Command {
     let subscription = SubscriptionData {
         topic: topic.to_owned(),
         sub_string: tags.to_owned(),

@@ -22,12 +22,54 @@ async fn a_pull_is_answered_as_its_offset_deserves() {
     for (queue, offset, tags, code, next, remark) in [
         (0, 0, "*", response::SUCCESS, 3, "FOUND"),
         (0, 1, "a || b", response::SUCCESS, 3, "FOUND"),
-        (0, 0, "b", response::PULL_RETRY_IMMEDIATELY, 3, "NO_MATCHED_MESSAGE"),
-        (0, 3, "*", response::PULL_NOT_FOUND, 3, "OFFSET_OVERFLOW_ONE"),
-        (0, 9, "*", response::PULL_OFFSET_MOVED, 3, "OFFSET_OVERFLOW_BADLY"),
-        (0, -1, "*", response::PULL_OFFSET_MOVED, 0, "OFFSET_TOO_SMALL"),
-        (1, 0, "*", response::PULL_NOT_FOUND, 0, "NO_MESSAGE_IN_QUEUE"),
-        (1, 5, "*", response::PULL_OFFSET_MOVED, 0, "NO_MESSAGE_IN_QUEUE"),
+        (
+            0,
+            0,
+            "b",
+            response::PULL_RETRY_IMMEDIATELY,
+            3,
+            "NO_MATCHED_MESSAGE",
+        ),
+        (
+            0,
+            3,
+            "*",
+            response::PULL_NOT_FOUND,
+            3,
+            "OFFSET_OVERFLOW_ONE",
+        ),
+        (
+            0,
+            9,
+            "*",
+            response::PULL_OFFSET_MOVED,
+            3,
+            "OFFSET_OVERFLOW_BADLY",
+        ),
+        (
+            0,
+            -1,
+            "*",
+            response::PULL_OFFSET_MOVED,
+            0,
+            "OFFSET_TOO_SMALL",
+        ),
+        (
+            1,
+            0,
+            "*",
+            response::PULL_NOT_FOUND,
+            0,
+            "NO_MESSAGE_IN_QUEUE",
+        ),
+        (
+            1,
+            5,
+            "*",
+            response::PULL_OFFSET_MOVED,
+            0,
+            "NO_MESSAGE_IN_QUEUE",
+        ),
     ] {
         let answer = call(&caller, pull_from("g", "P", queue, offset, 4, 0, tags)).await;
         let what = format!("queue {queue} offset {offset} tags {tags}");
@@ -39,11 +81,26 @@ async fn a_pull_is_answered_as_its_offset_deserves() {
         }
     }
     for (pull, code) in [
-        (pull_from("g", "Nowhere", 0, 0, 4, 0, "*"), response::TOPIC_NOT_EXIST),
-        (pull_from("g", "P", 99, 0, 4, 0, "*"), response::INVALID_PARAMETER),
-        (pull_from("g", "P", 0, 0, 4, 0, "||"), response::SUBSCRIPTION_PARSE_FAILED),
-        (pull_from("nobody", "P", 0, 0, 0, 0, ""), response::SUBSCRIPTION_NOT_EXIST),
-        (pull_from("not a group", "P", 0, 0, 4, 0, "*"), response::SUBSCRIPTION_GROUP_NOT_EXIST),
+        (
+            pull_from("g", "Nowhere", 0, 0, 4, 0, "*"),
+            response::TOPIC_NOT_EXIST,
+        ),
+        (
+            pull_from("g", "P", 99, 0, 4, 0, "*"),
+            response::INVALID_PARAMETER,
+        ),
+        (
+            pull_from("g", "P", 0, 0, 4, 0, "||"),
+            response::SUBSCRIPTION_PARSE_FAILED,
+        ),
+        (
+            pull_from("nobody", "P", 0, 0, 0, 0, ""),
+            response::SUBSCRIPTION_NOT_EXIST,
+        ),
+        (
+            pull_from("not a group", "P", 0, 0, 4, 0, "*"),
+            response::SUBSCRIPTION_GROUP_NOT_EXIST,
+        ),
     ] {
         assert_eq!(call(&caller, pull).await.code, code);
     }
@@ -65,12 +122,20 @@ async fn a_held_pull_waits_for_its_tag_and_holds_up_nobody() {
             caller.call(pull, LONG).await.expect("an answer")
         })
     };
-    while !broker.registry.text().contains("twinmq_native_held_pulls 1") {
+    while !broker
+        .registry
+        .text()
+        .contains("twinmq_native_held_pulls 1")
+    {
         tokio::task::yield_now().await;
     }
     for tag in ["other", "other", "wanted"] {
         assert!(!held.is_finished());
-        let sent = call(&caller, send_to("H", 0, &format!("TAGS\u{1}{tag}\u{2}"), tag)).await;
+        let sent = call(
+            &caller,
+            send_to("H", 0, &format!("TAGS\u{1}{tag}\u{2}"), tag),
+        )
+        .await;
         assert_eq!(sent.code, response::SUCCESS);
     }
     let answer = held.await.expect("no panic");
@@ -82,7 +147,12 @@ async fn a_held_pull_waits_for_its_tag_and_holds_up_nobody() {
     let timed_out = call(&caller, pull_from("g", "H", 0, 4, 4 | 2, 200, "*")).await;
     assert_eq!(timed_out.code, response::PULL_NOT_FOUND);
     assert!(since.elapsed() >= Duration::from_millis(200));
-    assert!(broker.registry.text().contains("twinmq_native_held_pulls 0"));
+    assert!(
+        broker
+            .registry
+            .text()
+            .contains("twinmq_native_held_pulls 0")
+    );
     broker.stop().await;
 }
 
@@ -91,7 +161,11 @@ async fn the_subscription_of_the_heartbeat_filters() {
     let broker = start().await;
     let caller = broker.connect().await;
     for tag in ["a", "b"] {
-        call(&caller, send_to("S", 0, &format!("TAGS\u{1}{tag}\u{2}"), tag)).await;
+        call(
+            &caller,
+            send_to("S", 0, &format!("TAGS\u{1}{tag}\u{2}"), tag),
+        )
+        .await;
     }
     call(&caller, heartbeat("c1", "g", "S", "b", 7)).await;
     let pull = |version: &str| {
@@ -102,13 +176,23 @@ async fn the_subscription_of_the_heartbeat_filters() {
     let answer = call(&caller, pull("7")).await;
     assert_eq!(messages(&answer.body).len(), 1);
     assert_eq!(messages(&answer.body)[0].body, b"b");
-    assert_eq!(call(&caller, pull("8")).await.code, response::SUBSCRIPTION_NOT_LATEST);
+    assert_eq!(
+        call(&caller, pull("8")).await.code,
+        response::SUBSCRIPTION_NOT_LATEST
+    );
     call(&caller, heartbeat("c1", "g", "S", "*", 6)).await;
-    assert_eq!(messages(&call(&caller, pull("7")).await.body).len(), 1, "older ones change nothing");
+    assert_eq!(
+        messages(&call(&caller, pull("7")).await.body).len(),
+        1,
+        "older ones change nothing"
+    );
     call(&caller, heartbeat("c1", "g", "S", "*", 8)).await;
     assert_eq!(messages(&call(&caller, pull("8")).await.body).len(), 2);
     let other = pull_from("g", "%RETRY%g", 0, 0, 0, 0, "");
-    assert_eq!(call(&caller, other).await.code, response::SUBSCRIPTION_NOT_EXIST);
+    assert_eq!(
+        call(&caller, other).await.code,
+        response::SUBSCRIPTION_NOT_EXIST
+    );
     broker.stop().await;
 }
 
@@ -156,8 +240,14 @@ async fn members_are_listed_told_of_changes_and_gone_with_their_connection() {
         &[("consumerGroup", "g"), ("clientId", "c1")],
     );
     let info = call(&second, info).await;
-    assert_eq!((info.code, &info.body[..]), (response::SUCCESS, &b"mine"[..]));
-    assert_eq!(notices.recv().await.expect("it").code, code::GET_CONSUMER_RUNNING_INFO);
+    assert_eq!(
+        (info.code, &info.body[..]),
+        (response::SUCCESS, &b"mine"[..])
+    );
+    assert_eq!(
+        notices.recv().await.expect("it").code,
+        code::GET_CONSUMER_RUNNING_INFO
+    );
 
     second.close().await;
     notices.recv().await.expect("a notice of the end");
@@ -165,7 +255,11 @@ async fn members_are_listed_told_of_changes_and_gone_with_their_connection() {
     assert_eq!(ids.consumer_id_list, ["c1"]);
     let unregister = request(
         code::UNREGISTER_CLIENT,
-        &[("clientID", "c1"), ("consumerGroup", "g"), ("producerGroup", "pg")],
+        &[
+            ("clientID", "c1"),
+            ("consumerGroup", "g"),
+            ("producerGroup", "pg"),
+        ],
     );
     assert_eq!(call(&first, unregister).await.code, response::SUCCESS);
     assert_eq!(call(&first, list()).await.code, response::SYSTEM_ERROR);
@@ -189,15 +283,38 @@ async fn progress_is_kept_and_a_new_group_starts_at_a_young_queues_beginning() {
     let update = |topic: &str, offset: &str| {
         request(
             code::UPDATE_CONSUMER_OFFSET,
-            &[("consumerGroup", "g"), ("topic", topic), ("queueId", "0"), ("commitOffset", offset)],
+            &[
+                ("consumerGroup", "g"),
+                ("topic", topic),
+                ("queueId", "0"),
+                ("commitOffset", offset),
+            ],
         )
     };
-    assert_eq!(call(&caller, update("O", "1")).await.code, response::SUCCESS);
+    assert_eq!(
+        call(&caller, update("O", "1")).await.code,
+        response::SUCCESS
+    );
     assert_eq!(number(&call(&caller, query(&[])).await, "offset"), 1);
-    assert_eq!(call(&caller, update("Nowhere", "1")).await.code, response::TOPIC_NOT_EXIST);
+    assert_eq!(
+        call(&caller, update("Nowhere", "1")).await.code,
+        response::TOPIC_NOT_EXIST
+    );
     let queue = &[("topic", "O"), ("queueId", "0")];
-    assert_eq!(number(&call(&caller, request(code::GET_MAX_OFFSET, queue)).await, "offset"), 1);
-    assert_eq!(number(&call(&caller, request(code::GET_MIN_OFFSET, queue)).await, "offset"), 0);
+    assert_eq!(
+        number(
+            &call(&caller, request(code::GET_MAX_OFFSET, queue)).await,
+            "offset"
+        ),
+        1
+    );
+    assert_eq!(
+        number(
+            &call(&caller, request(code::GET_MIN_OFFSET, queue)).await,
+            "offset"
+        ),
+        0
+    );
     let earliest = call(&caller, request(code::GET_EARLIEST_MSG_STORETIME, queue)).await;
     assert!(number(&earliest, "timestamp") > 1_700_000_000_000);
     let search = request(
@@ -209,11 +326,19 @@ async fn progress_is_kept_and_a_new_group_starts_at_a_young_queues_beginning() {
     // A reset is told by the next pull, and until then commits change nothing.
     let reset = request(
         code::INVOKE_BROKER_TO_RESET_OFFSET,
-        &[("topic", "O"), ("group", "g"), ("timestamp", "0"), ("isForce", "true")],
+        &[
+            ("topic", "O"),
+            ("group", "g"),
+            ("timestamp", "0"),
+            ("isForce", "true"),
+        ],
     );
     assert_eq!(call(&caller, reset).await.code, response::SUCCESS);
     let ignored = call(&caller, update("O", "1")).await;
-    assert_eq!(ignored.remark.as_deref(), Some("Offset has been previously reset"));
+    assert_eq!(
+        ignored.remark.as_deref(),
+        Some("Offset has been previously reset")
+    );
     let told = call(&caller, pull_from("g", "O", 0, 1, 4 | 2, 5000, "*")).await;
     assert_eq!(told.code, response::PULL_OFFSET_MOVED, "{told:?}");
     assert_eq!(number(&told, "nextBeginOffset"), 0);

@@ -11,7 +11,12 @@ async fn a_message_comes_back_as_it_was_sent_with_the_brokers_marks() {
     let caller = broker.connect().await;
     let sent = call(
         &caller,
-        send_to("Orders", 2, "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}K1\u{2}mine\u{1}x", "hello"),
+        send_to(
+            "Orders",
+            2,
+            "TAGS\u{1}a\u{2}UNIQ_KEY\u{1}K1\u{2}mine\u{1}x",
+            "hello",
+        ),
     )
     .await;
     assert_eq!(sent.code, response::SUCCESS, "{sent:?}");
@@ -30,7 +35,9 @@ async fn a_message_comes_back_as_it_was_sent_with_the_brokers_marks() {
     assert_eq!(number(&pulled, "maxOffset"), 1);
     assert_eq!(number(&pulled, "suggestWhichBrokerId"), 0);
     let found = messages(&pulled.body);
-    let [message] = &found[..] else { panic!("{} messages", found.len()) };
+    let [message] = &found[..] else {
+        panic!("{} messages", found.len())
+    };
     assert_eq!(message.body, b"hello");
     assert_eq!((message.flag, message.queue_id), (5, 2));
     assert_eq!(message.store_host, broker.main);
@@ -48,7 +55,11 @@ async fn a_message_comes_back_as_it_was_sent_with_the_brokers_marks() {
     }
 
     let offset = u64::from_str_radix(&id[16..], 16).expect("hex").to_string();
-    let viewed = call(&caller, request(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)])).await;
+    let viewed = call(
+        &caller,
+        request(code::VIEW_MESSAGE_BY_ID, &[("offset", &offset)]),
+    )
+    .await;
     assert_eq!(viewed.code, response::SUCCESS, "{viewed:?}");
     assert_eq!(messages(&viewed.body)[0].body, b"hello");
     broker.stop().await;
@@ -58,14 +69,22 @@ async fn a_message_comes_back_as_it_was_sent_with_the_brokers_marks() {
 async fn an_unknown_topic_is_made_after_its_template_or_refused() {
     let broker = start().await;
     let caller = broker.connect().await;
-    assert_eq!(call(&caller, send_to("Auto", 3, "", "x")).await.code, response::SUCCESS);
+    assert_eq!(
+        call(&caller, send_to("Auto", 3, "", "x")).await.code,
+        response::SUCCESS
+    );
     let beyond = call(&caller, send_to("Auto", 4, "", "x")).await;
     assert_eq!(beyond.code, response::INVALID_PARAMETER, "{beyond:?}");
     let mut no_template = send_to("Nobody", 0, "", "x");
     no_template.fields.set("c", "Nothing");
     let refused = call(&caller, no_template).await;
     assert_eq!(refused.code, response::TOPIC_NOT_EXIST);
-    assert!(refused.remark.expect("words").contains("topic[Nobody] not exist, apply first please!"));
+    assert!(
+        refused
+            .remark
+            .expect("words")
+            .contains("topic[Nobody] not exist, apply first please!")
+    );
     let illegal = call(&caller, send_to("a.b", 0, "", "x")).await;
     assert_eq!(illegal.code, response::INVALID_PARAMETER);
     let system = call(&caller, send_to("SCHEDULE_TOPIC_XXXX", 0, "", "x")).await;
@@ -74,7 +93,10 @@ async fn an_unknown_topic_is_made_after_its_template_or_refused() {
 
     let strict = start_with(|_, core| core.auto_create_topics = false).await;
     let caller = strict.connect().await;
-    assert_eq!(call(&caller, send_to("Auto", 0, "", "x")).await.code, response::TOPIC_NOT_EXIST);
+    assert_eq!(
+        call(&caller, send_to("Auto", 0, "", "x")).await.code,
+        response::TOPIC_NOT_EXIST
+    );
     strict.stop().await;
 }
 
@@ -111,7 +133,10 @@ async fn a_batch_gets_consecutive_offsets_and_an_id_for_each() {
     let bodies: Vec<&[u8]> = found.iter().map(|message| message.body).collect();
     assert_eq!(bodies, [&b"one"[..], b"two", b""]);
     assert_eq!(found[0].properties().get("UNIQ_KEY"), Some("U1"));
-    assert_eq!(found[1].properties().get("UNIQ_KEY").expect("made").len(), 32);
+    assert_eq!(
+        found[1].properties().get("UNIQ_KEY").expect("made").len(),
+        32
+    );
 
     // By the header alone, as C++ does; and what no batch may be.
     batch.code = code::SEND_MESSAGE_V2;
@@ -168,18 +193,33 @@ async fn a_message_sent_back_arrives_at_the_retry_topic_and_at_last_among_the_de
     let back = |offset: &str, level: &str| {
         request(
             code::CONSUMER_SEND_MSG_BACK,
-            &[("offset", offset), ("group", "g"), ("delayLevel", level), ("originTopic", "T")],
+            &[
+                ("offset", offset),
+                ("group", "g"),
+                ("delayLevel", level),
+                ("originTopic", "T"),
+            ],
         )
     };
     let answer = call(&caller, back(&offset, "1")).await;
     assert_eq!(answer.code, response::SUCCESS, "{answer:?}");
-    let again = call(&caller, pull_from("g", "%RETRY%g", 0, 0, 4 | 2, 15_000, "*")).await;
+    let again = call(
+        &caller,
+        pull_from("g", "%RETRY%g", 0, 0, 4 | 2, 15_000, "*"),
+    )
+    .await;
     assert_eq!(again.code, response::SUCCESS, "{again:?}");
     let found = messages(&again.body);
-    assert_eq!((found[0].body, found[0].reconsume_times), (&b"again"[..], 1));
+    assert_eq!(
+        (found[0].body, found[0].reconsume_times),
+        (&b"again"[..], 1)
+    );
     assert_eq!(found[0].properties().get("RETRY_TOPIC"), Some("T"));
     let offset = found[0].physic_offset.to_string();
-    assert_eq!(call(&caller, back(&offset, "0")).await.code, response::SUCCESS);
+    assert_eq!(
+        call(&caller, back(&offset, "0")).await.code,
+        response::SUCCESS
+    );
     let dead = call(&caller, pull_from("g", "%DLQ%g", 0, 0, 4 | 2, 15_000, "*")).await;
     assert_eq!(messages(&dead.body)[0].body, b"again");
 
@@ -200,9 +240,15 @@ async fn the_vip_port_sends_but_does_not_pull() {
     let vip = Caller::connect(broker.vip, Limits::default(), LONG)
         .await
         .expect("a connection");
-    assert_eq!(call(&vip, send_to("V", 0, "", "x")).await.code, response::SUCCESS);
+    assert_eq!(
+        call(&vip, send_to("V", 0, "", "x")).await.code,
+        response::SUCCESS
+    );
     let pull = call(&vip, pull_from("g", "V", 0, 0, 4, 0, "*")).await;
     assert_eq!(pull.code, response::REQUEST_CODE_NOT_SUPPORTED);
-    assert_eq!(pull.remark.as_deref(), Some(" request type 11 not supported"));
+    assert_eq!(
+        pull.remark.as_deref(),
+        Some(" request type 11 not supported")
+    );
     broker.stop().await;
 }

@@ -5,7 +5,7 @@
 //! remark; `extFields` may be null or missing; unknown keys are skipped, however deep.
 
 use crate::command::{Fields, Piece};
-use crate::escape::{quote, unescape};
+use crate::escape::{quote, special, unescape};
 use crate::{Command, FrameError, Language};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::borrow::Cow;
@@ -84,18 +84,18 @@ impl<'a> Scanner<'a> {
         self.expect(b'"', "a string should start here")?;
         let start = self.at;
         let mut escaped = false;
-        loop {
-            match self.bytes.get(self.at) {
-                None => return self.wrong("a string without end"),
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    escaped = true;
-                    self.at += 2;
-                }
-                Some(_) => self.at += 1,
+        let end = loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let Some(clean) = special(rest, false) else {
+                return self.wrong("a string without end");
+            };
+            self.at += clean;
+            if rest[clean] == b'"' {
+                break self.at;
             }
-        }
-        let end = self.at;
+            escaped = true;
+            self.at += 2;
+        };
         self.at += 1;
         Ok(Quoted {
             start,

@@ -51,7 +51,9 @@ impl Flusher {
         match self.sync(from, to) {
             Ok(()) => {
                 self.metrics.syncs.inc();
-                self.metrics.sync_seconds.observe(began.elapsed().as_secs_f64());
+                self.metrics
+                    .sync_seconds
+                    .observe(began.elapsed().as_secs_f64());
                 self.marks.sync(to);
                 self.arrivals.synced(to);
                 self.room.tell();

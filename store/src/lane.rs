@@ -12,6 +12,7 @@ use crate::entry::{
     Body, ENTRY_BYTES_MAX, HEADER_BYTES, Header, SUMMED_BYTES_MAX, entry_bytes, fill_bytes,
 };
 use crate::error::AppendError;
+use crate::firsts::{self, Change};
 use crate::index::Row;
 use crate::index::rows::{Pen, fresh};
 use crate::ledger::{Fact, Ledger, Undo, Verdict};
@@ -137,24 +138,45 @@ impl Lane {
         self.reign
     }
 
-    /// See `Store::try_append`. A privileged run goes in above the disk's refusal mark too: it is one that
-    /// frees room.
-    pub(crate) fn try_append(
-        &self,
-        run: &[Draft],
-        privileged: bool,
-    ) -> Result<Option<Receipts>, AppendError> {
+    /// See `Store::try_append`.
+    pub(crate) fn try_append(&self, run: &[Draft]) -> Result<Option<Receipts>, AppendError> {
         let bytes = self.measure(run)?;
         if run.is_empty() {
             return Ok(Some(Receipts::new()));
         }
         let now = self.around.clock.now();
         let mut state = self.state.lock();
-        let outcome = state.append(self, run, bytes, now, privileged);
+        let outcome = state.append(self, run, bytes, now, false);
         let (end, wanted) = (state.tail, state.pen.wanted());
         drop(state);
-        let done = if matches!(outcome, Ok(Some(_))) { run } else { &[] };
+        let done = if matches!(outcome, Ok(Some(_))) {
+            run
+        } else {
+            &[]
+        };
         self.afterwards(done, end, wanted, matches!(outcome, Ok(None)));
+        outcome
+    }
+
+    /// Appends a change of first offsets and makes it true under one hold of the lock: whoever looks at the
+    /// ledger sees both or neither. Goes in above the disk's refusal mark: it frees room.
+    pub(crate) fn try_change(&self, change: &Change) -> Result<Option<Receipts>, AppendError> {
+        let draft = firsts::draft(change);
+        let run = std::slice::from_ref(&draft);
+        let bytes = self.measure(run)?;
+        let now = self.around.clock.now();
+        let queues = &self.around.queues;
+        let mut state = self.state.lock();
+        let outcome = state.append(self, run, bytes, now, true);
+        if matches!(outcome, Ok(Some(_))) {
+            firsts::apply(change, queues, &mut state.ledger);
+            let rows = firsts::release(change, queues, &mut state.pen);
+            self.around.room.remove_rows(rows);
+        }
+        let end = state.tail;
+        drop(state);
+        let lack = matches!(outcome, Ok(None));
+        self.afterwards(if lack { &[] } else { run }, end, None, lack);
         outcome
     }
 
@@ -192,17 +214,13 @@ impl Lane {
     }
 
     /// What is done once the lock is free.
-    fn afterwards(
-        &self,
-        run: &[Draft],
-        end: LogOffset,
-        wanted: Option<[usize; 3]>,
-        lack: bool,
-    ) {
+    fn afterwards(&self, run: &[Draft], end: LogOffset, wanted: Option<[usize; 3]>, lack: bool) {
         let around = &self.around;
         if !run.is_empty() {
             let queues = run.iter().map(|draft| draft.queue);
-            around.arrivals.written(queues, end, || around.marks.synced());
+            around
+                .arrivals
+                .written(queues, end, || around.marks.synced());
         }
         if lack || around.room.triggered(end.0) {
             around.housekeeping.ring();
@@ -380,7 +398,9 @@ impl State {
         };
         let now = self.store_time.max(now);
         let verdicts = self.admit(run, now)?;
-        let last = verdicts.iter().rposition(|v| matches!(v, Verdict::New { .. }));
+        let last = verdicts
+            .iter()
+            .rposition(|v| matches!(v, Verdict::New { .. }));
         self.counted.duplicates += verdicts
             .iter()
             .filter(|v| matches!(v, Verdict::Duplicate { .. }))

@@ -27,6 +27,7 @@ mod pages;
 mod queues;
 mod reader;
 mod recovery;
+mod retain;
 mod retention;
 mod room;
 mod rooms;

@@ -4,15 +4,15 @@
 //! known to be on disk is trusted without its sums, nor counted as on disk before it was written anew and
 //! synced. Leaves out starting threads and the new reign.
 
+use crate::chain::{self, Known};
 use crate::disk::Disk;
 use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums, le_u32, le_u64};
 use crate::error::OpenError;
+use crate::firsts;
 use crate::index::rows::Pen;
 use crate::index::runs::Runs;
 use crate::index::seal::{LEDGER, Seal};
 use crate::lane::{self, CONTROL_MARK, CONTROL_REIGN};
-use crate::firsts;
-use crate::chain::{self, Known};
 use crate::ledger::Ledger;
 use crate::ledger_image::QueueImage;
 use crate::queues::QUEUES_MAX;
@@ -84,7 +84,9 @@ pub(crate) fn format(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<
         Err(error) => return Err(io("cannot open", &path)(error)),
     };
     let mut text = [0; 64];
-    let len = file.read_at(0, &mut text).map_err(io("cannot read", &path))?;
+    let len = file
+        .read_at(0, &mut text)
+        .map_err(io("cannot read", &path))?;
     let text = String::from_utf8_lossy(&text[..len]);
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
@@ -117,7 +119,9 @@ pub(crate) fn take_clean(disk: &dyn Disk, paths: &Paths) -> Result<Option<LogOff
         Err(error) => return Err(io("cannot open", &path)(error)),
     };
     let mut bytes = [0; 12];
-    let len = file.read_at(0, &mut bytes).map_err(io("cannot read", &path))?;
+    let len = file
+        .read_at(0, &mut bytes)
+        .map_err(io("cannot read", &path))?;
     let sound = len == 12 && crc32c::crc32c(&bytes[..8]) == le_u32(&bytes, 8);
     Ok(sound.then(|| LogOffset(le_u64(&bytes, 0))))
 }
@@ -126,7 +130,9 @@ pub(crate) fn take_clean(disk: &dyn Disk, paths: &Paths) -> Result<Option<LogOff
 pub(crate) fn remove_clean(disk: &dyn Disk, paths: &Paths) -> Result<(), OpenError> {
     let path = paths.clean();
     match disk.remove(&path) {
-        Ok(()) => disk.sync_dir(&paths.dir).map_err(io("cannot sync", &paths.dir)),
+        Ok(()) => disk
+            .sync_dir(&paths.dir)
+            .map_err(io("cannot sync", &paths.dir)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io("cannot remove", &path)(error)),
     }
@@ -165,7 +171,11 @@ fn files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Vec<LogOffse
     for pair in starts.windows(2) {
         if pair[1].0 - pair[0].0 != file_bytes {
             let path = segment::path(dir, pair[1]);
-            return Err(corrupt(&path, pair[0].0, "a log file before this one is missing"));
+            return Err(corrupt(
+                &path,
+                pair[0].0,
+                "a log file before this one is missing",
+            ));
         }
     }
     Ok(starts)
@@ -183,6 +193,10 @@ pub(crate) fn recover(
     let head = segments.head().unwrap_or_default();
     let known = chain::load(&*disk, paths, head)?;
     let sealed = known.end().unwrap_or(head);
+    if segments.newest().is_none_or(|newest| newest.end() < sealed) {
+        let reason = format!("the log is shorter than its index, which covers it up to {sealed}");
+        return Err(corrupt(&paths.log, sealed.0, &reason));
+    }
     let ledger_at = known.ledger.as_ref().map_or(head, |snapshot| snapshot.at);
     let from = ledger_at.clamp(head, sealed.max(head));
     let synced = known.synced.max(clean.unwrap_or_default()).max(from);
@@ -193,7 +207,7 @@ pub(crate) fn recover(
         segments: Arc::clone(&segments),
         runs: Arc::new(Runs::new(known.runs.clone())),
     };
-    let mut built = Built::new(seal, from, rows_max, known, head);
+    let mut built = Built::new(seal, from, rows_max, known);
     let end = if let Some(end) = clean.filter(|end| *end >= synced) {
         built.apply(&mut Scan::new(&segments, from), end, end)?;
         if built.end != end {
@@ -232,6 +246,12 @@ fn open_files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Segment
         list.push_back(Arc::new(segment));
     }
     if list.is_empty() {
+        let runs = disk
+            .list(&paths.index)
+            .map_err(io("cannot list", &paths.index))?;
+        if runs.iter().any(|name| name.ends_with(".run")) {
+            return Err(corrupt(&paths.log, 0, "there is an index, but no log file"));
+        }
         let segment = Segment::create(disk, &paths.log, LogOffset(0), file_bytes)
             .map_err(io("cannot create", &paths.log))?;
         list.push_back(Arc::new(segment));
@@ -250,7 +270,8 @@ fn close_at(
         let path = segment::path(&paths.log, segment.start());
         disk.remove(&path).map_err(io("cannot remove", &path))?;
     }
-    disk.sync_dir(&paths.log).map_err(io("cannot sync", &paths.log))?;
+    disk.sync_dir(&paths.log)
+        .map_err(io("cannot sync", &paths.log))?;
     if segments.find(end).is_none() {
         let bytes = segments.file_bytes();
         let segment = Segment::create(disk, &paths.log, end, bytes)
@@ -317,7 +338,9 @@ impl<'a> Scan<'a> {
             let len = want.max(READ_BYTES).min(segment.end().0 - at.0);
             self.buffer.resize(size(len), 0);
             self.held = at;
-            let read = segment.file().read_at(segment.place(at), &mut self.buffer)?;
+            let read = segment
+                .file()
+                .read_at(segment.place(at), &mut self.buffer)?;
             self.buffer.truncate(read);
         }
         let from = size(at.0 - self.held.0);
@@ -328,7 +351,11 @@ impl<'a> Scan<'a> {
     /// The next entry, or `None` where the chain ends.
     fn next(&mut self) -> Result<Option<(Header, Sums)>, OpenError> {
         let at = self.at;
-        if self.segment.as_ref().is_none_or(|segment| at >= segment.end()) {
+        if self
+            .segment
+            .as_ref()
+            .is_none_or(|segment| at >= segment.end())
+        {
             self.segment = self.segments.find(at);
             self.buffer.clear();
         }
@@ -419,12 +446,10 @@ struct Built {
     sealed: LogOffset,
     /// What a queue's producers are known up to, from the ledger's snapshot.
     known: HashMap<QueueNumber, QueueOffset>,
-    /// Queues may begin above 0: older files are gone and no index run says where.
-    adopt: bool,
 }
 
 impl Built {
-    fn new(seal: Seal, from: LogOffset, rows_max: u64, known: Known, head: LogOffset) -> Self {
+    fn new(seal: Seal, from: LogOffset, rows_max: u64, known: Known) -> Self {
         let mut built = Self {
             ledger: Ledger::default(),
             pen: Pen::default(),
@@ -435,7 +460,6 @@ impl Built {
             rows_max,
             sealed: seal.start(),
             known: HashMap::new(),
-            adopt: known.runs.is_empty() && head > LogOffset(0),
             seal,
         };
         for (number, first) in known.firsts {
@@ -518,9 +542,14 @@ impl Built {
                 return false;
             }
             let state = self.ledger.get(header.queue);
+            if state.is_some_and(|state| state.dropped) {
+                return true; // sealed without it, so that its next offset is not known
+            }
             let known = state.map_or(QueueOffset(0), |state| state.next);
             let next = nexts.entry(header.queue).or_insert(known);
-            let fits = *next == header.base || (self.adopt && *next == QueueOffset(0));
+            // A queue that neither snapshot nor index knows begins where it is found: it was
+            // dropped after this and before the index was sealed, or the index is lost.
+            let fits = *next == header.base || *next == QueueOffset(0);
             *next = header.next();
             fits
         })
@@ -544,8 +573,11 @@ impl Built {
             state.next = state.next.max(header.next());
         } else {
             let state = self.ledger.get(header.queue);
+            if state.is_some_and(|state| state.dropped) {
+                return Ok(());
+            }
             let fresh = state.is_none_or(|state| state.next == QueueOffset(0));
-            if self.adopt && fresh && header.base > QueueOffset(0) {
+            if fresh && header.base > QueueOffset(0) {
                 queue.adopt(header.base);
             }
             if let Some(turn) = self.ledger.replay(header) {

@@ -43,6 +43,7 @@ pub(crate) struct Rooms {
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) room: Arc<Room>,
     pub(crate) reader: Reader,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) reigns: Vec<(Reign, LogOffset)>,
     _lock: Box<dyn DiskLock>,
 }
@@ -72,7 +73,8 @@ pub(crate) fn open(
 ) -> Result<Rooms, OpenError> {
     let paths = Paths::new(dir);
     for dir in [&paths.dir, &paths.log, &paths.index, &paths.snapshots] {
-        disk.create_dir_all(dir).map_err(failed("cannot create", dir))?;
+        disk.create_dir_all(dir)
+            .map_err(failed("cannot create", dir))?;
     }
     let lock = lock(&*disk, dir)?;
     let file_bytes = recovery::format(&*disk, &paths, config.file_bytes)?;
@@ -99,7 +101,8 @@ fn join(
     let arrivals = Arc::new(Arrivals::new(Arc::clone(&queues)));
     let room = Arc::new(Room::default());
     room.add_rows(built.rows);
-    let [housekeeping_bell, flusher_bell, sealer_bell] = [(); 3].map(|()| Arc::new(Bell::default()));
+    let [housekeeping_bell, flusher_bell, sealer_bell] =
+        [(); 3].map(|()| Arc::new(Bell::default()));
     let around = Around {
         marks: Arc::clone(&marks),
         queues: Arc::clone(&queues),
@@ -178,7 +181,7 @@ fn join(
         room: Arc::clone(&room),
         bell: sealer_bell,
         flusher: flusher_bell,
-        clock,
+        clock: Arc::clone(&clock),
         reigns: reigns.clone(),
         rows_max: config.index_rows_max,
         producer_expiration_ms: config.producer_expiration_ms,
@@ -199,6 +202,7 @@ fn join(
         arrivals,
         room,
         reader,
+        clock,
         reigns,
         _lock: lock,
     })
@@ -220,7 +224,11 @@ fn begin_reign(
     reigns.push((lane.reign(), marks.written()));
     // A reign whose successor began before the oldest byte kept says nothing about what is kept.
     let head = marks.head();
-    let dead = reigns.iter().skip(1).take_while(|(_, at)| *at <= head).count();
+    let dead = reigns
+        .iter()
+        .skip(1)
+        .take_while(|(_, at)| *at <= head)
+        .count();
     reigns.drain(..dead);
     let mut payload = vec![CONTROL_REIGN, 0, 0, 0, 0, 0, 0, 0];
     for (reign, at) in &*reigns {

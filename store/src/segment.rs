@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// One entry start is kept per this many bytes of log.
 pub(crate) const START_STEP: u64 = 64 << 10;
@@ -61,7 +61,11 @@ impl Segment {
     }
 
     fn new(file: Arc<dyn DiskFile>, start: LogOffset, bytes: u64, map: bool) -> io::Result<Self> {
-        let map = if map { Some(file.map(size(bytes))?) } else { None };
+        let map = if map {
+            Some(file.map(size(bytes))?)
+        } else {
+            None
+        };
         let mut segment = Self {
             start,
             bytes,
@@ -214,10 +218,14 @@ impl Segment {
 
     /// Entry starts noted in the file, in order.
     pub(crate) fn starts(&self) -> impl Iterator<Item = LogOffset> {
-        self.starts.get().into_iter().flat_map(|starts| starts.iter()).filter_map(|slot| {
-            let noted = u64::from(slot.load(Ordering::Acquire));
-            Some(self.start.plus(noted.checked_sub(1)?))
-        })
+        self.starts
+            .get()
+            .into_iter()
+            .flat_map(|starts| starts.iter())
+            .filter_map(|slot| {
+                let noted = u64::from(slot.load(Ordering::Acquire));
+                Some(self.start.plus(noted.checked_sub(1)?))
+            })
     }
 
     /// Reads bytes from disk or page cache, waiting if need be.

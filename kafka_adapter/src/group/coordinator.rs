@@ -273,10 +273,19 @@ impl Coordinator {
             }
             Err(code) => return Err(code),
         }
-        self.written_out(group).await;
-        let removed = self.core.offsets.remove_group(group).await;
-        // Dead either way: a group whose tombstone failed is found again when the log is reopened.
-        self.forget(group);
+        // Not cut short when the client goes away: the group is dead already.
+        let removal = tokio::spawn(Arc::clone(self).bury(group.into()));
+        removal
+            .await
+            .unwrap_or(Err(ResponseError::UnknownServerError))
+    }
+
+    /// Removes what is stored of a dead group.
+    async fn bury(self: Arc<Self>, group: Arc<str>) -> Result<(), ResponseError> {
+        self.written_out(&group).await;
+        let removed = self.core.offsets.remove_group(&group).await;
+        // Gone either way: a group whose tombstone failed is found again when the log is reopened.
+        self.forget(&group);
         removed.map_err(|error| Refusal::from(&error).code)
     }
 

@@ -97,6 +97,8 @@ impl Window {
                 response::PULL_RETRY_IMMEDIATELY => {
                     self.from = found.next;
                     if Instant::now() < deadline {
+                        // A long stretch of other tags is no reason to keep a worker.
+                        tokio::task::yield_now().await;
                         continue;
                     }
                     return Some(self.answer(found));

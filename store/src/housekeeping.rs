@@ -98,11 +98,11 @@ impl Housekeeping {
         let ahead = pace.ahead.max(wanted + 4096);
         let (current, mut next) = self.lane.files();
         let rest = current.end().0.saturating_sub(tail.0);
+        let tell = || self.room.tell();
+        current.populate(current.end().min(tail.plus(ahead)), STEP, tell)?;
         if next.is_none() && rest < self.next_file_at() {
             next = self.create(current.end())?;
         }
-        current.populate(current.end().min(tail.plus(ahead)), STEP)?;
-        self.room.tell();
         let whole = current.populated() >= current.end();
         if let Some(next) = &next {
             let needed = whole || rest < wanted + 4096;
@@ -111,7 +111,7 @@ impl Housekeeping {
             } else {
                 self.config.populate_bytes_min
             };
-            next.populate(next.end().min(next.start().plus(into)), STEP)?;
+            next.populate(next.end().min(next.start().plus(into)), STEP, tell)?;
         }
         let low = current.populated().0.saturating_sub(ahead / 2);
         let roll = current.end().0.saturating_sub(self.next_file_at());
@@ -138,7 +138,7 @@ impl Housekeeping {
                 let segment = Arc::new(segment);
                 let map = segment.mapped()?;
                 let first = self.config.populate_bytes_min.min(bytes);
-                segment.populate(start.plus(first), STEP)?;
+                segment.populate(start.plus(first), STEP, || {})?;
                 self.segments.push(Arc::clone(&segment));
                 self.lane.give(Arc::clone(&segment), map);
                 self.room.lack_file(None);

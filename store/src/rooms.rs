@@ -101,6 +101,8 @@ struct Site {
 impl Site {
     fn flusher(&self) -> Flusher {
         Flusher {
+            disk: Arc::clone(&self.disk),
+            log_dir: self.paths.log.clone(),
             marks: Arc::clone(&self.around.marks),
             segments: Arc::clone(&self.seal.segments),
             arrivals: Arc::clone(&self.around.arrivals),

@@ -44,6 +44,14 @@ impl Store {
             let Some(oldest) = files.first().filter(|_| files.len() > 1) else {
                 return Ok(());
             };
+            let held = rooms.dropped_held();
+            if held > rooms.config.dropped_bytes_max {
+                tracing::warn!(
+                    held,
+                    "readers hold more dropped files than store.dropped_bytes_max: no more go"
+                );
+                return Ok(());
+            }
             let round = rooms.round(now);
             match self.judge(&round, oldest, keep).await? {
                 Verdict::Drop => {}
@@ -148,6 +156,7 @@ impl Store {
         let rooms = self.rooms();
         let end = file.end();
         rooms.marks.raise_head(end);
+        rooms.dropped.lock().push(file.held());
         drop(rooms.segments.drop_below(end));
         let runs = rooms.seal.runs.drop_below(end);
         let disk = Arc::clone(&rooms.disk);
@@ -186,6 +195,17 @@ impl Rooms {
             delete_when: &self.config.delete_when,
             covered: oldest.min(sealed).min(self.marks.synced()),
         }
+    }
+
+    /// Bytes of dropped files whose maps readers still hold.
+    fn dropped_held(&self) -> u64 {
+        let mut dropped = self.dropped.lock();
+        dropped.retain(|map| map.strong_count() > 0);
+        let held = dropped.len() as u64 * self.segments.file_bytes();
+        self.metrics
+            .dropped_held
+            .set(i64::try_from(held).unwrap_or(i64::MAX));
+        held
     }
 
     /// Live queues that hold something, with their limits. Queue 1 is the store's own: the ledger's

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// One entry start is kept per this many bytes of log.
 pub(crate) const START_STEP: u64 = 64 << 10;
@@ -22,6 +22,8 @@ pub(crate) struct Segment {
     bytes: u64,
     file: Arc<dyn DiskFile>,
     map: RwLock<Option<Arc<Map>>>,
+    /// The map even after it was let go, while a reader holds pieces of it.
+    held: OnceLock<Weak<Map>>,
     /// Pages of the file up to here take writes without a fault.
     populated: AtomicU64,
     /// Write-back has been started up to here.
@@ -70,6 +72,10 @@ impl Segment {
             start,
             bytes,
             file,
+            held: map
+                .as_ref()
+                .map(Arc::downgrade)
+                .map_or_else(OnceLock::new, OnceLock::from),
             map: RwLock::new(map),
             populated: AtomicU64::new(0),
             written_back: AtomicU64::new(0),
@@ -108,8 +114,14 @@ impl Segment {
         }
         let map = self.file.map(size(self.bytes))?;
         self.starts_table();
+        let _ = self.held.set(Arc::downgrade(&map)); // the first is the only one readers get
         *self.map.write() = Some(Arc::clone(&map));
         Ok(map)
+    }
+
+    /// The map, also after it was let go.
+    pub(crate) fn held(&self) -> Weak<Map> {
+        self.held.get().cloned().unwrap_or_default()
     }
 
     /// Lets go of the map; readers that hold pieces of it keep it alive.

@@ -540,3 +540,61 @@ async fn damage_below_a_synced_mark_is_told_not_cut() {
         Err(OpenError::Corrupt { .. })
     ));
 }
+
+/// True if `watch` resolves without anything more happening.
+async fn rang(watch: &mut twinmq_store::Watch) -> bool {
+    let limit = std::time::Duration::from_millis(20);
+    tokio::time::timeout(limit, watch.changed()).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_watch_wakes_when_its_reader_sees_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let by = |id, sequence, flags| {
+        let producer = Some(Producer {
+            id,
+            epoch: 0,
+            first_sequence: sequence,
+        });
+        Draft {
+            flags,
+            producer,
+            ..draft(Q, "t")
+        }
+    };
+    let commit = Flags::TRANSACTIONAL.with(Flags::COMMIT_MARKER);
+    let committed = Upto {
+        synced: false,
+        committed: true,
+    };
+    store
+        .append(&[by(1, 0, Flags::TRANSACTIONAL)])
+        .await
+        .unwrap();
+    store
+        .append(&[by(2, 0, Flags::TRANSACTIONAL)])
+        .await
+        .unwrap();
+    let mut stable = store.watch(&[Q], committed);
+    let mut any = store.watch(&[Q, QueueNumber(99)], Upto::default());
+    assert!(!rang(&mut any).await);
+    store.append(&[draft(Q, "plain")]).await.unwrap();
+    assert!(rang(&mut any).await && !rang(&mut any).await);
+    assert!(!rang(&mut stable).await, "the last stable offset stands");
+    store.append(&[by(1, -1, commit)]).await.unwrap();
+    assert!(rang(&mut stable).await, "it moved, though another is open");
+    assert_eq!(store.ends(Q, committed).stable, QueueOffset(1));
+    store.append(&[by(2, -1, commit)]).await.unwrap();
+    assert!(rang(&mut stable).await);
+    let ends = store.ends(Q, committed);
+    assert_eq!((ends.stable, ends.end), (QueueOffset(5), QueueOffset(5)));
+    let page = store
+        .read(Window {
+            upto: committed,
+            ..window(Q, 0)
+        })
+        .await
+        .unwrap();
+    assert_eq!(page.entries.len(), 5);
+}

@@ -36,7 +36,10 @@ fuzz_target!(|bytes: &[u8]| {
     let mut log = bytes.to_vec();
     mend(&mut log);
     let path = dir.join("log/00000000000000000000");
-    disk.create(&path, log.len() as u64).unwrap().write_at(0, &log).unwrap();
+    disk.create(&path, log.len() as u64)
+        .unwrap()
+        .write_at(0, &log)
+        .unwrap();
     let _ = verify_on(&disk, dir);
     let _ = dump_on(&disk, dir, LogOffset(0), &mut std::io::sink());
 });

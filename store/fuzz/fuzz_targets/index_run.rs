@@ -31,6 +31,9 @@ fuzz_target!(|bytes: &[u8]| {
         disk.create_dir_all(&dir.join(name)).unwrap();
     }
     let path = dir.join("index/00000000000000000000-00000000000000000001.run");
-    disk.create(&path, run.len() as u64).unwrap().write_at(0, &run).unwrap();
+    disk.create(&path, run.len() as u64)
+        .unwrap()
+        .write_at(0, &run)
+        .unwrap();
     let _ = verify_on(&disk, dir);
 });

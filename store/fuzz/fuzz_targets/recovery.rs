@@ -19,7 +19,13 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let open = |disk: &SimDisk| {
         let disk = Arc::new(disk.clone());
-        Store::open_on(disk, dir, config.clone(), Arc::new(WallClock), StoreMetrics::default())
+        Store::open_on(
+            disk,
+            dir,
+            config.clone(),
+            Arc::new(WallClock),
+            StoreMetrics::default(),
+        )
     };
     open(&disk).expect("an empty store opens").close();
     // Pieces of up to 255 bytes at arbitrary places of arbitrary files.
@@ -29,7 +35,9 @@ fuzz_target!(|bytes: &[u8]| {
         rest = tail;
         let names = ["log", "index", "snapshots", "."].map(|name| dir.join(name));
         let folder = &names[usize::from(*file) % names.len()];
-        let Ok(listed) = disk.list(folder) else { continue };
+        let Ok(listed) = disk.list(folder) else {
+            continue;
+        };
         if listed.is_empty() {
             continue;
         }

@@ -49,6 +49,9 @@ pub(super) struct Slot {
     pub(super) counted: (i32, usize),
 }
 
+/// When to look at which group, the earliest first.
+pub(super) type Timers = BinaryHeap<Reverse<(Tick, Arc<str>)>>;
+
 /// A group's slot, shared with what works on it.
 pub(super) type Shared = Arc<Mutex<Slot>>;
 
@@ -63,7 +66,7 @@ pub(crate) struct Coordinator {
     clock: Arc<dyn Clock>,
     pub(super) started: Instant,
     pub(super) replies: AtomicU64,
-    pub(super) timers: Mutex<BinaryHeap<Reverse<(Tick, Arc<str>)>>>,
+    pub(super) timers: Mutex<Timers>,
     pub(super) earlier: Notify,
     pub(super) writers: AtomicUsize,
     pub(super) written: Notify,

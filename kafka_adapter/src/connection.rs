@@ -6,13 +6,15 @@
 //! and its request dropped. Everything is bounded: buffered input, requests in flight, output; a
 //! client that stalls with any of them is closed.
 
+mod intake;
+
 use crate::error::Close;
-use crate::frame::{self, Look};
 use crate::output::Outbox;
 use crate::serve::Front;
 use crate::table::{self, Later, Reply, Work};
 use crate::topology::{Client, Endpoint};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use intake::{Got, Intake};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -23,16 +25,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Sleep};
-
-/// First and smallest read buffer.
-const READ_MIN: usize = 8 << 10;
-/// Largest single read of small frames.
-const READ_MAX: usize = 128 << 10;
-/// Input bytes of a connection that need no share of `requests_bytes_total_max`; also the most that is
-/// read ahead behind a running request.
-const FREE_INPUT: usize = 256 << 10;
-/// How long a connection waits for such a share.
-const ROOM_WAIT: Duration = Duration::from_secs(10);
 
 /// Serves a connection until either side ends it.
 pub(crate) async fn serve(
@@ -58,9 +50,7 @@ pub(crate) async fn serve(
         stream,
         client: Arc::new(client),
         client_id: Bytes::new(),
-        input: BytesMut::new(),
-        read_size: READ_MIN,
-        room: None,
+        input: Intake::new(),
         running: None,
         later: VecDeque::new(),
         outbox: Outbox::default(),
@@ -114,7 +104,7 @@ struct Running {
     key: i16,
     work: Work,
     /// Held while the request's bytes are.
-    _room: Option<OwnedSemaphorePermit>,
+    _share: Option<OwnedSemaphorePermit>,
 }
 
 struct Waiting {
@@ -127,9 +117,7 @@ struct Connection {
     stream: TcpStream,
     client: Arc<Client>,
     client_id: Bytes,
-    input: BytesMut,
-    read_size: usize,
-    room: Option<OwnedSemaphorePermit>,
+    input: Intake,
     running: Option<Running>,
     later: VecDeque<Waiting>,
     outbox: Outbox,
@@ -202,11 +190,10 @@ impl Connection {
             {
                 return Ok(None);
             }
-            let length = match frame::look(&self.input, self.front.limits)? {
-                Look::Need(need) => return Ok(Some(need)),
-                Look::Frame(length) => length,
+            let (request, share) = match self.input.next(self.front.limits)? {
+                Ok(next) => next,
+                Err(need) => return Ok(Some(need)),
             };
-            let request = frame::take(&mut self.input, length, self.front.limits)?;
             table::admit(&request)?;
             if request.client_id != self.client_id {
                 // A copy: the frame's buffer must not be kept.
@@ -220,7 +207,6 @@ impl Connection {
             }
             let key = request.key;
             let mut work = table::start(Arc::clone(&self.front), Arc::clone(&self.client), request);
-            let room = self.room.take();
             // Most requests end without waiting for anything.
             match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
                 Poll::Ready(reply) => {
@@ -231,7 +217,7 @@ impl Connection {
                     self.running = Some(Running {
                         key,
                         work,
-                        _room: room,
+                        _share: share,
                     })
                 }
             }
@@ -292,13 +278,14 @@ impl Connection {
 
     /// Waits for whatever comes first.
     async fn wait(&mut self, need: Option<usize>) -> Result<Event, End> {
-        let reads = !self.ended && (need.is_some() || self.input.len() < FREE_INPUT);
-        if need.is_some() && self.input.is_empty() && self.running.is_none() {
-            // Nothing is in hand: an idle connection keeps no buffer.
-            if self.input.capacity() > READ_MIN && self.read_size == READ_MIN {
-                self.input = BytesMut::new();
-            }
-            self.room = None;
+        let reads = !self.ended && (need.is_some() || self.input.has_room());
+        if self
+            .running
+            .as_ref()
+            .is_some_and(|running| parks(running.key))
+        {
+            // Who only waits keeps no buffer.
+            self.input.release();
         }
         poll_fn(|cx| self.poll_event(cx, reads)).await
     }
@@ -330,63 +317,20 @@ impl Connection {
         self.tick.as_mut().poll(cx).map(|()| Ok(Event::Tick))
     }
 
-    /// Reads once. The buffer grows with what has arrived, never to what a frame claims.
     async fn read(&mut self, need: usize) -> Result<(), End> {
-        let have = self.input.len();
-        // Enough for the frame at hand, but at most double what is there.
-        let least = need
-            .saturating_sub(have)
-            .clamp(READ_MIN, have.max(self.read_size));
-        if self.input.capacity() - have < least {
-            let more = if self.running.is_some() {
-                READ_MIN
-            } else {
-                least.max(self.read_size)
-            };
-            self.claim_room(have + more).await?;
-            self.input.reserve(more);
-        }
-        match self.stream.try_read_buf(&mut self.input) {
-            Ok(0) => {
-                self.ended = true;
-                Ok(())
-            }
-            Ok(bytes) => {
+        match self
+            .input
+            .read(&self.stream, need, &self.front.room)
+            .await?
+        {
+            Got::End => self.ended = true,
+            Got::Nothing => {}
+            Got::Bytes(bytes) => {
                 self.heard = Instant::now();
                 self.front.metrics.received_bytes.inc_by(bytes as u64);
-                if self.input.len() == self.input.capacity() {
-                    self.read_size = (self.read_size * 2).min(READ_MAX);
-                }
-                Ok(())
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(error.into()),
         }
-    }
-
-    /// A share of the process-wide room for a buffer of this size.
-    async fn claim_room(&mut self, size: usize) -> Result<(), End> {
-        let kib = u32::try_from(size.saturating_sub(FREE_INPUT).div_ceil(1024)).unwrap_or(u32::MAX);
-        let held = self.room.as_ref().map_or(0, |room| {
-            u32::try_from(room.num_permits()).unwrap_or(u32::MAX)
-        });
-        if kib <= held {
-            return Ok(());
-        }
-        let more = Arc::clone(&self.front.room).acquire_many_owned(kib - held);
-        match tokio::time::timeout(ROOM_WAIT, more).await {
-            Ok(Ok(more)) => {
-                match &mut self.room {
-                    Some(room) => room.merge(more),
-                    none => *none = Some(more),
-                }
-                Ok(())
-            }
-            _ => Err(
-                Close::because("kafka.requests_bytes_total_max left no room for its request")
-                    .into(),
-            ),
-        }
+        Ok(())
     }
 
     /// Writes what the socket takes.
@@ -429,9 +373,8 @@ impl Connection {
         {
             return Err(End::Quiet);
         }
-        if quiet && self.input.is_empty() && after(self.heard, 1000) {
-            self.read_size = READ_MIN;
-            self.input = BytesMut::new();
+        if quiet && after(self.heard, 1000) {
+            self.input.calm();
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ pub struct KafkaMetrics {
     pub(crate) fetch_sessions: IntGauge,
     pub(crate) fetch_session_partitions: IntGauge,
     pub(crate) fetch_session_evictions: IntCounter,
+    pub(crate) groups: GroupMetrics,
     errors: IntCounterVec,
 }
 
@@ -28,6 +29,42 @@ pub(crate) struct RequestRow {
     pub(crate) unanswered: IntCounter,
     pub(crate) closed: IntCounter,
     pub(crate) stages: StageRow,
+}
+
+/// The classic group protocol's part.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupMetrics {
+    pub(crate) groups: IntGauge,
+    pub(crate) members: IntGauge,
+    pub(crate) rebalances: IntCounter,
+    pub(crate) store_failures: IntCounter,
+}
+
+impl GroupMetrics {
+    /// Registers the groups' families.
+    ///
+    /// # Errors
+    /// A family of the same name is there already.
+    pub(crate) fn register(registry: &Registry) -> Result<Self, RegisterError> {
+        Ok(Self {
+            groups: registry.add(IntGauge::new(
+                "twinmq_kafka_groups",
+                "Groups with Kafka members or a stored generation.",
+            )?)?,
+            members: registry.add(IntGauge::new(
+                "twinmq_kafka_group_members",
+                "Kafka members of all groups.",
+            )?)?,
+            rebalances: registry.add(IntCounter::new(
+                "twinmq_kafka_group_rebalances_total",
+                "Generations that groups began.",
+            )?)?,
+            store_failures: registry.add(IntCounter::new(
+                "twinmq_kafka_group_store_failures_total",
+                "Group records that the log did not take.",
+            )?)?,
+        })
+    }
 }
 
 impl KafkaMetrics {
@@ -67,6 +104,7 @@ impl KafkaMetrics {
             .collect();
         Ok(Self {
             requests: rows,
+            groups: GroupMetrics::register(registry)?,
             errors,
             received_bytes: counter(
                 "twinmq_kafka_received_bytes_total",

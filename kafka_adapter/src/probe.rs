@@ -26,7 +26,9 @@ pub fn probe(body: &[u8]) {
     let Ok(request) = frame::take(&mut buffer, length, LIMITS) else {
         return;
     };
-    let frame::Request { key, version, body, .. } = request.clone();
+    let frame::Request {
+        key, version, body, ..
+    } = request.clone();
     if table::admit(&request).is_err()
         || guard::check(key, version, &body, LIMITS.elements).is_err()
     {

@@ -196,6 +196,7 @@ impl Kafka {
             config.group.clone(),
             core_config.offsets_retention_minutes,
             Arc::clone(&clock),
+            metrics.groups.clone(),
         );
         let room = usize::try_from(config.requests_bytes_total_max / 1024)
             .unwrap_or(usize::MAX)

@@ -27,7 +27,10 @@ async fn ask(client: &mut Client, request: &str) -> Bytes {
 }
 
 async fn exchange(client: &mut Client, port: u16, request: &str, answer: &str) {
-    let expected: String = answer.split_whitespace().collect::<String>().replace("PPPP", &format!("{port:04x}"));
+    let expected: String = answer
+        .split_whitespace()
+        .collect::<String>()
+        .replace("PPPP", &format!("{port:04x}"));
     let got = ask(client, request).await;
     assert_eq!(hex(&got), expected, "answer to {request}");
 }
@@ -84,7 +87,13 @@ async fn frames_read_as_they_always_have() {
     // Produce v3, acks 1, one record (null key, value "v", CreateTime 0) to t-0.
     let batch = "0000000000000000 00000039 ffffffff 02 CCCCCCCC 0000 00000000 0000000000000000 0000000000000000
                  ffffffffffffffff ffff ffffffff 00000001 0e 00 00 00 01 02 76 00";
-    let summed = bytes(&batch.split("CCCCCCCC").nth(1).unwrap().replace(char::is_whitespace, ""));
+    let summed = bytes(
+        &batch
+            .split("CCCCCCCC")
+            .nth(1)
+            .unwrap()
+            .replace(char::is_whitespace, ""),
+    );
     let batch = batch.replace("CCCCCCCC", &hex(&crc32c::crc32c(&summed).to_be_bytes()));
     exchange(
         client,

@@ -56,17 +56,18 @@ impl Arrivals {
         &self.shards[queue.0 as usize % SHARDS]
     }
 
-    /// Wakes who waits for these queues; called by the lane after `written` has moved to `end` and
+    /// Wakes who waits for these entries' queues (and whether each is a marker, which may move the last
+    /// stable offset though other transactions stay open); called by the lane after `written` has moved to `end` and
     /// its lock is free. `synced` tells how far the disk is.
     pub(crate) fn written(
         &self,
-        queues: impl Iterator<Item = QueueNumber>,
+        entries: impl Iterator<Item = (QueueNumber, bool)>,
         end: LogOffset,
         synced: impl Fn() -> LogOffset,
     ) {
         // Pairs with the fence in `watch`: either we see the waiter, or it sees our rows.
         fence(Ordering::SeqCst);
-        for number in queues {
+        for (number, marker) in entries {
             let Some(queue) = self.queues.get(number) else {
                 continue;
             };
@@ -76,7 +77,7 @@ impl Arrivals {
             let note = Note {
                 end,
                 queue: number,
-                stable: !queue.in_transaction(),
+                stable: marker || !queue.in_transaction(),
             };
             if self.wake(note, false) {
                 self.unsynced.lock().push(note);

@@ -70,7 +70,8 @@ pub(crate) fn load(disk: &dyn Disk, paths: &Paths, head: LogOffset) -> Result<Kn
         }
     }
     let snapshots = &paths.snapshots;
-    known.ledger = snapshot::newest(disk, snapshots, LEDGER).map_err(io("cannot list", snapshots))?;
+    known.ledger =
+        snapshot::newest(disk, snapshots, LEDGER).map_err(io("cannot list", snapshots))?;
     if let Some(found) = &known.ledger {
         match ledger_image::decode(&found.bytes) {
             Some(images) => known.images = images,

@@ -3,6 +3,7 @@
 //! Promises: at most `backlog` reads wait; more wait outside, in order. Leaves out what is read.
 
 use parking_lot::Mutex;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -62,7 +63,12 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = jobs.lock().recv();
         match job {
-            Ok(job) => job(),
+            // A job that panics (a bug) costs its own answer, not the thread.
+            Ok(job) => {
+                if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                    tracing::error!("a cold read panicked");
+                }
+            }
             Err(_) => return,
         }
     }

@@ -247,7 +247,11 @@ impl Header {
         }
         out[header_len..summed].copy_from_slice(&body.payload[..head]);
         for place in body.places {
-            self.patch(&mut out[header_len..summed], usize::from(place.at), place.fill);
+            self.patch(
+                &mut out[header_len..summed],
+                usize::from(place.at),
+                place.fill,
+            );
         }
         let sum = crc32c::crc32c(&out[4..summed]);
         out[0..4].copy_from_slice(&sum.to_le_bytes());

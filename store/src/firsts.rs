@@ -3,15 +3,16 @@
 //! Promises: one function applies them, live and at recovery. Leaves out why they are raised.
 
 use crate::entry::{le_u32, le_u64};
+use crate::index::rows::Pen;
 use crate::ledger::Ledger;
 use crate::queues::Queues;
 use crate::run::{Draft, Flags, Kind};
-use crate::types::{QueueNumber, QueueOffset, Timestamp};
+use crate::types::{LogOffset, QueueNumber, QueueOffset, Timestamp};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
 /// Items in one entry at most.
-pub(crate) const ITEMS_MAX: usize = 10_000;
+pub(crate) const ITEMS_MAX: usize = 1000;
 
 const RAISE: u8 = 0;
 const DROP: u8 = 1;
@@ -70,11 +71,14 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Change> {
     match operation {
         RAISE if items.len() == count.checked_mul(12)? => {
             let raised = items.chunks_exact(12);
-            let raised = raised.map(|item| (QueueNumber(le_u32(item, 0)), QueueOffset(le_u64(item, 4))));
+            let raised =
+                raised.map(|item| (QueueNumber(le_u32(item, 0)), QueueOffset(le_u64(item, 4))));
             Some(Change::Raise(raised.collect()))
         }
         DROP if items.len() == count.checked_mul(4)? => {
-            let dropped = items.chunks_exact(4).map(|item| QueueNumber(le_u32(item, 0)));
+            let dropped = items
+                .chunks_exact(4)
+                .map(|item| QueueNumber(le_u32(item, 0)));
             Some(Change::Drop(dropped.collect()))
         }
         _ => None,
@@ -100,6 +104,21 @@ pub(crate) fn apply(change: &Change, queues: &Queues, ledger: &mut Ledger) {
             }
         }
     }
+}
+
+/// Lets the rows of dropped queues go from memory; under the lane's lock. Gives back how many went.
+pub(crate) fn release(change: &Change, queues: &Queues, pen: &mut Pen) -> u64 {
+    let Change::Drop(items) = change else {
+        return 0;
+    };
+    let mut rows = 0;
+    for number in items {
+        if let Some(queue) = queues.get(*number) {
+            rows += queue.rows.drop_below(LogOffset(u64::MAX)).0;
+            pen.forget(*number);
+        }
+    }
+    rows
 }
 
 #[cfg(test)]

@@ -6,18 +6,22 @@
 
 use crate::arrivals::Arrivals;
 use crate::bell::Bell;
+use crate::disk::Disk;
 use crate::marks::Marks;
 use crate::metrics::StoreMetrics;
 use crate::room::Room;
 use crate::segments::Segments;
 use crate::types::LogOffset;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What the sync thread works with.
 #[derive(Debug)]
 pub(crate) struct Flusher {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) log_dir: PathBuf,
     pub(crate) marks: Arc<Marks>,
     pub(crate) segments: Arc<Segments>,
     pub(crate) arrivals: Arc<Arrivals>,
@@ -51,7 +55,9 @@ impl Flusher {
         match self.sync(from, to) {
             Ok(()) => {
                 self.metrics.syncs.inc();
-                self.metrics.sync_seconds.observe(began.elapsed().as_secs_f64());
+                self.metrics
+                    .sync_seconds
+                    .observe(began.elapsed().as_secs_f64());
                 self.marks.sync(to);
                 self.arrivals.synced(to);
                 self.room.tell();
@@ -72,6 +78,7 @@ impl Flusher {
             let segment = self.segments.find(at).ok_or(io::ErrorKind::NotFound)?;
             let end = to.min(segment.end());
             segment.sync(at, end)?;
+            segment.name(&*self.disk, &self.log_dir)?;
             if end < segment.end() {
                 segment.touch(end)?; // the tail's page is clean now: spare the lane the fault
             }

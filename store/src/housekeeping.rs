@@ -51,6 +51,9 @@ struct Pace {
     time: Instant,
     ahead: u64,
     looked: Option<Instant>,
+    /// Files that end at or below these were written back, and unmapped.
+    behind: LogOffset,
+    mapped: LogOffset,
     counted: crate::lane::Counted,
 }
 
@@ -74,6 +77,8 @@ impl Housekeeping {
             time: Instant::now(),
             ahead: self.config.populate_bytes_min,
             looked: None,
+            behind: self.lane.files().0.start(),
+            mapped: self.lane.files().0.start(),
             counted: crate::lane::Counted::default(),
         }
     }
@@ -93,16 +98,20 @@ impl Housekeeping {
         let ahead = pace.ahead.max(wanted + 4096);
         let (current, mut next) = self.lane.files();
         let rest = current.end().0.saturating_sub(tail.0);
+        let tell = || self.room.tell();
+        current.populate(current.end().min(tail.plus(ahead)), STEP, tell)?;
         if next.is_none() && rest < self.next_file_at() {
             next = self.create(current.end())?;
         }
-        current.populate(current.end().min(tail.plus(ahead)), STEP)?;
-        self.room.tell();
         let whole = current.populated() >= current.end();
         if let Some(next) = &next {
             let needed = whole || rest < wanted + 4096;
-            let into = if needed { ahead } else { self.config.populate_bytes_min };
-            next.populate(next.end().min(next.start().plus(into)), STEP)?;
+            let into = if needed {
+                ahead
+            } else {
+                self.config.populate_bytes_min
+            };
+            next.populate(next.end().min(next.start().plus(into)), STEP, tell)?;
         }
         let low = current.populated().0.saturating_sub(ahead / 2);
         let roll = current.end().0.saturating_sub(self.next_file_at());
@@ -112,7 +121,7 @@ impl Housekeeping {
             (Some(_), false) => low,
             (None, _) => low.min(roll),
         });
-        self.write_back(tail)
+        self.write_back(tail, pace)
     }
 
     /// Bytes left in the current file at which the next one is made.
@@ -129,7 +138,7 @@ impl Housekeeping {
                 let segment = Arc::new(segment);
                 let map = segment.mapped()?;
                 let first = self.config.populate_bytes_min.min(bytes);
-                segment.populate(start.plus(first), STEP)?;
+                segment.populate(start.plus(first), STEP, || {})?;
                 self.segments.push(Arc::clone(&segment));
                 self.lane.give(Arc::clone(&segment), map);
                 self.room.lack_file(None);
@@ -145,16 +154,25 @@ impl Housekeeping {
         }
     }
 
-    fn write_back(&self, tail: LogOffset) -> io::Result<()> {
-        let cold = LogOffset(tail.0.saturating_sub(self.hot_bytes));
-        for segment in self.segments.all() {
+    /// Starts write-back behind the tail and lets go of the maps of files that are no longer hot.
+    fn write_back(&self, tail: LogOffset, pace: &mut Pace) -> io::Result<()> {
+        while let Some(segment) = self.segments.find(pace.behind) {
             if segment.start() >= tail {
                 break;
             }
             segment.write_back(tail, BLOCK)?;
-            if segment.end() <= cold && segment.end() <= self.marks.synced() {
-                segment.unmap();
+            if segment.end() > tail {
+                break;
             }
+            pace.behind = segment.end();
+        }
+        let cold = LogOffset(tail.0.saturating_sub(self.hot_bytes)).min(self.marks.synced());
+        pace.mapped = pace.mapped.max(self.marks.head());
+        while let Some(segment) = self.segments.find(pace.mapped)
+            && segment.end() <= cold
+        {
+            segment.unmap();
+            pace.mapped = segment.end();
         }
         Ok(())
     }
@@ -166,7 +184,10 @@ impl Housekeeping {
         if since >= AHEAD / 10 {
             let grown = u128::from(tail.0 - pace.at.0) * AHEAD.as_micros() / since.as_micros();
             let grown = u64::try_from(grown).unwrap_or(u64::MAX);
-            let (least, most) = (self.config.populate_bytes_min, self.config.populate_bytes_max);
+            let (least, most) = (
+                self.config.populate_bytes_min,
+                self.config.populate_bytes_max,
+            );
             pace.ahead = grown.max(pace.ahead / 2).clamp(least, most);
             (pace.at, pace.time) = (tail, now);
         }
@@ -207,9 +228,14 @@ pub(crate) fn used(
     marks: &Marks,
 ) -> io::Result<f64> {
     let usage = disk.usage(dir)?;
-    let end = segments.newest().map_or(LogOffset(0), |newest| newest.end());
+    let end = segments
+        .newest()
+        .map_or(LogOffset(0), |newest| newest.end());
     let unused = end.0.saturating_sub(marks.written().0);
-    let used = usage.total.saturating_sub(usage.available).saturating_sub(unused);
+    let used = usage
+        .total
+        .saturating_sub(usage.available)
+        .saturating_sub(unused);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     Ok(used as f64 / (usage.total.max(1)) as f64)
 }

@@ -4,32 +4,29 @@
 //! no system call, no wait, no hashing of names, no allocation once warm. What it cannot place it hands back
 //! (`Ok(None)`) and tells [`Room`] what is missing. Leaves out making room, syncing, reading.
 
+mod state;
+
 use crate::arrivals::Arrivals;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::disk::Map;
-use crate::entry::{
-    Body, ENTRY_BYTES_MAX, HEADER_BYTES, Header, SUMMED_BYTES_MAX, entry_bytes, fill_bytes,
-};
+use crate::entry::{ENTRY_BYTES_MAX, Header, entry_bytes, fill_bytes};
 use crate::error::AppendError;
+use crate::firsts::{self, Change};
 use crate::index::Row;
 use crate::index::rows::{Pen, fresh};
-use crate::ledger::{Fact, Ledger, Undo, Verdict};
+use crate::ledger::{Ledger, Undo};
 use crate::marks::Marks;
 use crate::queues::{QUEUES_MAX, Queues};
 use crate::room::Room;
-use crate::run::{Draft, Flags, Kind, Receipt};
+use crate::run::{Draft, Receipt};
 use crate::segment::Segment;
 use crate::store::Receipts;
-use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp, size};
+use crate::types::{LogOffset, QueueNumber, Reign, Timestamp};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A synced mark goes into the log at most this often.
-const MARK_MS: i64 = 100;
-/// Bytes of a synced mark's entry.
-const MARK_BYTES: u64 = 88;
 /// Drafts appended under one hold of the lock by `append_each`.
 const EACH_DRAFTS: usize = 8;
 /// Unsynced bytes that wake the flusher early.
@@ -137,24 +134,45 @@ impl Lane {
         self.reign
     }
 
-    /// See `Store::try_append`. A privileged run goes in above the disk's refusal mark too: it is one that
-    /// frees room.
-    pub(crate) fn try_append(
-        &self,
-        run: &[Draft],
-        privileged: bool,
-    ) -> Result<Option<Receipts>, AppendError> {
+    /// See `Store::try_append`.
+    pub(crate) fn try_append(&self, run: &[Draft]) -> Result<Option<Receipts>, AppendError> {
         let bytes = self.measure(run)?;
         if run.is_empty() {
             return Ok(Some(Receipts::new()));
         }
         let now = self.around.clock.now();
         let mut state = self.state.lock();
-        let outcome = state.append(self, run, bytes, now, privileged);
+        let outcome = state.append(self, run, bytes, now, false);
         let (end, wanted) = (state.tail, state.pen.wanted());
         drop(state);
-        let done = if matches!(outcome, Ok(Some(_))) { run } else { &[] };
+        let done = if matches!(outcome, Ok(Some(_))) {
+            run
+        } else {
+            &[]
+        };
         self.afterwards(done, end, wanted, matches!(outcome, Ok(None)));
+        outcome
+    }
+
+    /// Appends a change of first offsets and makes it true under one hold of the lock: whoever looks at the
+    /// ledger sees both or neither. Goes in above the disk's refusal mark: it frees room.
+    pub(crate) fn try_change(&self, change: &Change) -> Result<Option<Receipts>, AppendError> {
+        let draft = firsts::draft(change);
+        let run = std::slice::from_ref(&draft);
+        let bytes = self.measure(run)?;
+        let now = self.around.clock.now();
+        let queues = &self.around.queues;
+        let mut state = self.state.lock();
+        let outcome = state.append(self, run, bytes, now, true);
+        if matches!(outcome, Ok(Some(_))) {
+            firsts::apply(change, queues, &mut state.ledger);
+            let rows = firsts::release(change, queues, &mut state.pen);
+            self.around.room.remove_rows(rows);
+        }
+        let end = state.tail;
+        drop(state);
+        let lack = matches!(outcome, Ok(None));
+        self.afterwards(if lack { &[] } else { run }, end, None, lack);
         outcome
     }
 
@@ -192,17 +210,15 @@ impl Lane {
     }
 
     /// What is done once the lock is free.
-    fn afterwards(
-        &self,
-        run: &[Draft],
-        end: LogOffset,
-        wanted: Option<[usize; 3]>,
-        lack: bool,
-    ) {
+    fn afterwards(&self, run: &[Draft], end: LogOffset, wanted: Option<[usize; 3]>, lack: bool) {
         let around = &self.around;
         if !run.is_empty() {
-            let queues = run.iter().map(|draft| draft.queue);
-            around.arrivals.written(queues, end, || around.marks.synced());
+            let entries = run
+                .iter()
+                .map(|draft| (draft.queue, draft.flags.is_marker()));
+            around
+                .arrivals
+                .written(entries, end, || around.marks.synced());
         }
         if lack || around.room.triggered(end.0) {
             around.housekeeping.ring();
@@ -313,246 +329,6 @@ fn well_formed(draft: &Draft) -> bool {
             .places
             .iter()
             .all(|place| usize::from(place.at) + fill_bytes(place.fill) <= head)
-}
-
-impl State {
-    /// Whether `bytes` (and a synced mark) have a place now: `Ok(true)` = after a roll.
-    fn place(
-        &self,
-        lane: &Lane,
-        bytes: u64,
-        privileged: bool,
-    ) -> Result<Result<bool, Lack>, AppendError> {
-        let around = &lane.around;
-        if let Some(reason) = around.marks.closed() {
-            return Err(AppendError::Closed {
-                reason: reason.to_owned(),
-            });
-        }
-        if around.room.refusing() && !privileged {
-            return Err(AppendError::Full {
-                reason: around.room.reason(),
-            });
-        }
-        let tail = self.tail.0;
-        if tail.saturating_sub(around.marks.synced().0) > lane.limits.dirty_bytes_max {
-            return Ok(Err("more than store.dirty_bytes_max is not yet on disk"));
-        }
-        if around.room.rows() >= lane.limits.index_rows_max && !privileged {
-            return Ok(Err("store.index_rows_max rows are not yet sealed"));
-        }
-        let bytes = bytes + MARK_BYTES;
-        let header = HEADER_BYTES as u64;
-        let rest = self.segment.end().0 - tail;
-        let populated = self.segment.populated().0;
-        if rest == bytes || rest >= bytes + header {
-            let ready = populated >= tail + bytes;
-            return Ok(if ready {
-                Ok(false)
-            } else {
-                Err("pages ahead are not yet prepared")
-            });
-        }
-        if rest > 0 && populated < tail + header {
-            return Ok(Err("pages ahead are not yet prepared"));
-        }
-        match &self.next {
-            Some((next, _)) if next.populated().0 >= next.start().0 + bytes => Ok(Ok(true)),
-            Some(_) => Ok(Err("the next file is not yet prepared")),
-            None if around.room.lacks_file() => Err(AppendError::Full {
-                reason: around.room.reason(),
-            }),
-            None => Ok(Err("the next file is not yet there")),
-        }
-    }
-
-    fn append(
-        &mut self,
-        lane: &Lane,
-        run: &[Draft],
-        bytes: u64,
-        now: Timestamp,
-        privileged: bool,
-    ) -> Result<Option<Receipts>, AppendError> {
-        let Ok(roll) = self.place(lane, bytes, privileged)? else {
-            lane.around.room.want(bytes);
-            return Ok(None);
-        };
-        let now = self.store_time.max(now);
-        let verdicts = self.admit(run, now)?;
-        let last = verdicts.iter().rposition(|v| matches!(v, Verdict::New { .. }));
-        self.counted.duplicates += verdicts
-            .iter()
-            .filter(|v| matches!(v, Verdict::Duplicate { .. }))
-            .count() as u64;
-        let Some(last) = last else {
-            return Ok(Some(self.receipts(lane.reign, &verdicts, &[])));
-        };
-        self.store_time = now;
-        if roll {
-            self.roll(lane.reign);
-        }
-        self.mark(lane);
-        let mut places = SmallVec::<[LogOffset; 4]>::new();
-        for (n, (draft, verdict)) in run.iter().zip(&verdicts).enumerate() {
-            places.push(self.tail);
-            if let Verdict::New { base, turn } = *verdict {
-                let header = self.write(lane, draft, base, n == last);
-                if let Some(turn) = turn
-                    && let Some(queue) = lane.around.queues.entry(draft.queue)
-                {
-                    let synced = lane.around.marks.synced();
-                    queue.turn(turn, header.log_offset, base, synced);
-                }
-            }
-        }
-        lane.around.marks.write(self.tail);
-        Ok(Some(self.receipts(lane.reign, &verdicts, &places)))
-    }
-
-    /// Asks the ledger for the whole run, all or nothing.
-    fn admit(
-        &mut self,
-        run: &[Draft],
-        now: Timestamp,
-    ) -> Result<SmallVec<[Verdict; 1]>, AppendError> {
-        let mut verdicts = SmallVec::new();
-        let many = run.len() > 1;
-        for draft in run {
-            let undo = many.then_some(&mut self.undo);
-            match self.ledger.admit(&Fact::from(draft), now, undo) {
-                Ok(verdict) => verdicts.push(verdict),
-                Err(error) => {
-                    self.ledger.undo(&mut self.undo);
-                    return Err(error);
-                }
-            }
-        }
-        self.undo.clear();
-        Ok(verdicts)
-    }
-
-    fn receipts(&self, reign: Reign, verdicts: &[Verdict], places: &[LogOffset]) -> Receipts {
-        let end = self.tail;
-        let one = |(n, verdict): (usize, &Verdict)| match *verdict {
-            Verdict::New { base, .. } => Receipt {
-                log_offset: places.get(n).copied().unwrap_or(end),
-                base,
-                store_time: self.store_time,
-                reign,
-                end,
-                duplicate: false,
-            },
-            Verdict::Duplicate { base, stored } => Receipt {
-                log_offset: end,
-                base,
-                store_time: stored,
-                reign,
-                end,
-                duplicate: true,
-            },
-        };
-        verdicts.iter().enumerate().map(one).collect()
-    }
-
-    /// Writes one entry behind the tail, pushes its row, moves the tail.
-    fn write(&mut self, lane: &Lane, draft: &Draft, base: QueueOffset, last: bool) -> Header {
-        let bytes = entry_bytes(draft.producer.is_some(), draft.payload.len(), draft.span);
-        let header = Header {
-            // Checked by `measure` against limits far below 4 GiB.
-            length: u32::try_from(bytes).unwrap_or(u32::MAX),
-            payload_length: u32::try_from(draft.payload.len()).unwrap_or(u32::MAX),
-            kind: draft.kind,
-            flags: if last {
-                draft.flags.with(Flags::LAST_OF_RUN)
-            } else {
-                draft.flags
-            },
-            reign: lane.reign,
-            log_offset: self.tail,
-            queue: draft.queue,
-            base,
-            span: draft.span,
-            store_time: self.store_time,
-            record_time: draft.record_time,
-            tag_hash: draft.tag_hash,
-            producer: draft.producer,
-        };
-        self.put(&header, &Body::of(draft));
-        note(&lane.around.queues, &mut self.pen, &self.segment, &header);
-        lane.around.room.add_rows(1);
-        self.counted.entries += 1;
-        self.counted.bytes += bytes;
-        header
-    }
-
-    /// Copies an entry to the tail and moves it. The place was checked before: it always fits.
-    fn put(&mut self, header: &Header, body: &Body<'_>) {
-        let mut front = [0; SUMMED_BYTES_MAX];
-        let summed = header.encode(body, &mut front);
-        let at = size(self.segment.place(self.tail));
-        let rest = &body.payload[usize::from(body.head).min(body.payload.len())..];
-        let first = self.map.write(at, &front[..summed]);
-        let second = self.map.write(at + summed, rest);
-        debug_assert!(first.is_ok() && second.is_ok(), "the place was checked");
-        self.tail = header.end();
-    }
-
-    /// Closes the file with a padding entry and goes on in the next one.
-    fn roll(&mut self, reign: Reign) {
-        let rest = self.segment.end().0 - self.tail.0;
-        if rest > 0 {
-            let length = u32::try_from(rest).unwrap_or(u32::MAX);
-            let header = control_header(self, reign, length, 0);
-            self.put(&header, &Body::plain(&[]));
-        }
-        if let Some((segment, map)) = self.next.take() {
-            self.tail = segment.start();
-            self.segment = segment;
-            self.map = map;
-        }
-    }
-
-    /// Puts a synced mark in, when one is due.
-    fn mark(&mut self, lane: &Lane) {
-        let synced = lane.around.marks.synced();
-        if synced <= self.marked || self.store_time.0 < self.marked_time.0 + MARK_MS {
-            return;
-        }
-        let mut payload = [0; 16];
-        payload[0] = CONTROL_MARK;
-        payload[8..].copy_from_slice(&synced.0.to_le_bytes());
-        self.control(lane.reign, &payload);
-        self.marked = synced;
-        self.marked_time = self.store_time;
-    }
-
-    fn control(&mut self, reign: Reign, payload: &[u8]) {
-        let bytes = entry_bytes(false, payload.len(), 1);
-        let length = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let payload_length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        self.segment.note_start(self.tail);
-        let header = control_header(self, reign, length, payload_length);
-        self.put(&header, &Body::plain(payload));
-    }
-}
-
-fn control_header(state: &State, reign: Reign, length: u32, payload_length: u32) -> Header {
-    Header {
-        length,
-        payload_length,
-        kind: Kind::Control,
-        flags: Flags::LAST_OF_RUN,
-        reign,
-        log_offset: state.tail,
-        queue: QueueNumber::CONTROL,
-        base: QueueOffset(0),
-        span: 1,
-        store_time: state.store_time,
-        record_time: Timestamp::UNKNOWN,
-        tag_hash: 0,
-        producer: None,
-    }
 }
 
 /// Puts an entry into the index; live and at recovery alike.

@@ -72,6 +72,10 @@ impl ProducerState {
 pub(crate) struct QueueState {
     pub(crate) next: QueueOffset,
     pub(crate) dropped: bool,
+    #[expect(
+        clippy::box_collection,
+        reason = "most queues have none: 8 bytes instead of 48"
+    )]
     producers: Option<Box<HashMap<u64, ProducerState>>>,
 }
 
@@ -102,12 +106,6 @@ impl QueueState {
     pub(crate) fn drop_queue(&mut self) {
         self.dropped = true;
         self.producers = None;
-    }
-
-    /// The open transactions: producer and first offset.
-    pub(crate) fn open(&self) -> impl Iterator<Item = (u64, QueueOffset)> {
-        self.producers()
-            .filter_map(|(id, state)| Some((id, state.open?)))
     }
 }
 
@@ -200,11 +198,6 @@ impl Ledger {
         self.queues.bound()
     }
 
-    /// Every queue with state.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueNumber, &QueueState)> {
-        self.queues.iter()
-    }
-
     /// Checks a draft and moves on; with `undo` the move can be taken back.
     pub(crate) fn admit(
         &mut self,
@@ -225,9 +218,15 @@ impl Ledger {
             });
         }
         if let Some(undo) = undo {
-            let before = fact
-                .producer
-                .map(|p| (p.id, state.producers.as_ref().and_then(|all| all.get(&p.id).copied())));
+            let before = fact.producer.map(|p| {
+                (
+                    p.id,
+                    state
+                        .producers
+                        .as_ref()
+                        .and_then(|all| all.get(&p.id).copied()),
+                )
+            });
             undo.push(Undo {
                 queue: fact.queue,
                 next: state.next,
@@ -274,7 +273,11 @@ fn check(
     fact: &Fact,
     producer: &Producer,
 ) -> Result<Option<Batch>, AppendError> {
-    let Some(known) = state.producers.as_ref().and_then(|all| all.get(&producer.id)) else {
+    let Some(known) = state
+        .producers
+        .as_ref()
+        .and_then(|all| all.get(&producer.id))
+    else {
         return Ok(None);
     };
     if producer.epoch < known.epoch {
@@ -316,12 +319,7 @@ fn check(
 }
 
 /// The one place where an entry changes a queue's state.
-fn move_on(
-    state: &mut QueueState,
-    base: QueueOffset,
-    fact: &Fact,
-    now: Timestamp,
-) -> Option<Turn> {
+fn move_on(state: &mut QueueState, base: QueueOffset, fact: &Fact, now: Timestamp) -> Option<Turn> {
     state.next = state.next.max(base.plus(u64::from(fact.span)));
     let producer = fact.producer?;
     let known = state
@@ -444,7 +442,13 @@ mod tests {
         let open = admit(&mut ledger, &fact(0, 0, 2, Flags::TRANSACTIONAL)).unwrap();
         let producer = 9;
         let first = QueueOffset(0);
-        assert!(matches!(open, Verdict::New { turn: Some(Turn::Opened { .. }), .. }));
+        assert!(matches!(
+            open,
+            Verdict::New {
+                turn: Some(Turn::Opened { .. }),
+                ..
+            }
+        ));
         assert_eq!(
             admit(&mut ledger, &fact(0, 2, 1, PLAIN)),
             Err(AppendError::InvalidTransactionState)

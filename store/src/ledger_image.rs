@@ -134,7 +134,9 @@ fn decode_one(bytes: &mut &[u8]) -> Option<QueueImage> {
     let producers = u32::from_le_bytes(take(bytes)?);
     let aborted = u32::from_le_bytes(take(bytes)?);
     // Nothing is reserved for claimed counts: what is not there ends the loop.
-    let producers = (0..producers).map(|_| producer(bytes)).collect::<Option<_>>()?;
+    let producers = (0..producers)
+        .map(|_| producer(bytes))
+        .collect::<Option<_>>()?;
     let aborted = (0..aborted)
         .map(|_| {
             let at = LogOffset(u64_of(bytes)?);

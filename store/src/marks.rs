@@ -80,15 +80,12 @@ impl Marks {
     /// Moves `synced` and wakes who waited for it; by the flusher alone.
     pub(crate) fn sync(&self, end: LogOffset) {
         self.synced.0.fetch_max(end.0, Ordering::AcqRel);
-        let mut waiting = self.waiting.lock();
-        let mut n = 0;
-        while n < waiting.len() {
-            if waiting[n].0 <= end {
-                let (_, sender) = waiting.swap_remove(n);
-                let _ = sender.send(Ok(())); // who stopped waiting needs no answer
-            } else {
-                n += 1;
-            }
+        let ready: Vec<Waiting> = {
+            let mut waiting = self.waiting.lock();
+            waiting.extract_if(.., |(asked, _)| *asked <= end).collect()
+        };
+        for (_, sender) in ready {
+            let _ = sender.send(Ok(())); // who stopped waiting needs no answer
         }
     }
 

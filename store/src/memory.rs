@@ -15,12 +15,16 @@ pub(crate) fn hot_bytes() -> u64 {
     let cgroup = fs::read_to_string("/sys/fs/cgroup/memory.max")
         .ok()
         .and_then(|text| text.trim().parse().ok());
-    let bytes = machine.unwrap_or(FALLBACK_BYTES).min(cgroup.unwrap_or(u64::MAX));
+    let bytes = machine
+        .unwrap_or(FALLBACK_BYTES)
+        .min(cgroup.unwrap_or(u64::MAX));
     bytes / 100 * HOT_PERCENT
 }
 
 fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }

@@ -25,6 +25,7 @@ pub struct StoreMetrics {
     pub(crate) cold_bytes: IntCounter,
     pub(crate) seals: IntCounter,
     pub(crate) dropped_files: IntCounter,
+    pub(crate) dropped_held: IntGauge,
 }
 
 impl Default for StoreMetrics {
@@ -87,6 +88,10 @@ impl StoreMetrics {
             cold_bytes: counter("cold_read_bytes_total", "Bytes read by the cold pool.")?,
             seals: counter("sealed_runs_total", "Index runs written.")?,
             dropped_files: counter("dropped_files_total", "Log files dropped by retention.")?,
+            dropped_held: gauge(
+                "dropped_held_bytes",
+                "Bytes of dropped log files that readers still hold.",
+            )?,
         })
     }
 

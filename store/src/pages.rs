@@ -38,27 +38,13 @@ impl<T: Default> Pages<T> {
         if page >= self.pages.len() {
             self.pages.resize_with(page + 1, || None);
         }
-        let page = self.pages[page]
-            .get_or_insert_with(|| (0..PAGE_SLOTS).map(|_| T::default()).collect());
+        let page =
+            self.pages[page].get_or_insert_with(|| (0..PAGE_SLOTS).map(|_| T::default()).collect());
         &mut page[slot]
     }
 
     /// One past the highest number whose page was touched.
     pub(crate) fn bound(&self) -> u32 {
         u32::try_from(self.pages.len() * PAGE_SLOTS).unwrap_or(u32::MAX)
-    }
-
-    /// Every slot of touched pages with its number.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (QueueNumber, &T)> {
-        self.pages.iter().enumerate().flat_map(|(page, slots)| {
-            slots
-                .iter()
-                .flat_map(|slots| slots.iter())
-                .enumerate()
-                .filter_map(move |(slot, value)| {
-                    let number = u32::try_from(page * PAGE_SLOTS + slot).ok()?;
-                    Some((QueueNumber(number), value))
-                })
-        })
     }
 }

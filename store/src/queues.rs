@@ -98,7 +98,8 @@ impl Queue {
         let transactions = transactions.lock();
         let open = transactions.open.iter().map(|(_, first)| *first);
         let closing = transactions.closing.iter().filter(|c| c.at >= mark);
-        open.chain(closing.map(|c| c.first)).fold(end, QueueOffset::min)
+        open.chain(closing.map(|c| c.first))
+            .fold(end, QueueOffset::min)
     }
 
     /// True while a transaction is open.
@@ -153,7 +154,8 @@ impl Queue {
     /// Aborted transactions in memory, with their marker's place.
     pub(crate) fn aborted(&self) -> Vec<(LogOffset, Aborted)> {
         let all = self.transactions.get();
-        all.map(|all| all.lock().aborted.clone()).unwrap_or_default()
+        all.map(|all| all.lock().aborted.clone())
+            .unwrap_or_default()
     }
 
     /// Forgets aborted transactions whose marker lies below `at`: a sealed run has them.
@@ -207,7 +209,10 @@ impl Queues {
     /// The queue, if its page was ever touched.
     pub(crate) fn get(&self, queue: QueueNumber) -> Option<&Queue> {
         let number = queue.0 as usize;
-        self.pages.get(number / PAGE_QUEUES)?.get()?.get(number % PAGE_QUEUES)
+        self.pages
+            .get(number / PAGE_QUEUES)?
+            .get()?
+            .get(number % PAGE_QUEUES)
     }
 
     /// The queue, made if need be; `None` for a number of [`QUEUES_MAX`] or more.

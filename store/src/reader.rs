@@ -62,7 +62,11 @@ impl Reader {
             }
             _ => Ends::default(),
         };
-        let limit = if upto.committed { ends.stable } else { ends.end };
+        let limit = if upto.committed {
+            ends.stable
+        } else {
+            ends.end
+        };
         Sight { mark, ends, limit }
     }
 
@@ -87,7 +91,18 @@ impl Reader {
                 break; // retention or a drop was faster
             }
         }
-        let entries = self.entries(&taken.rows).await?;
+        let entries = match self.entries(&taken.rows).await {
+            Err(ReadError::NoSuchAddress { .. }) => {
+                // Retention was faster than this reader.
+                let ends = self.sight(window.queue, window.upto).ends;
+                return Err(ReadError::OutOfRange {
+                    asked: window.from,
+                    first: ends.first,
+                    end: ends.end,
+                });
+            }
+            entries => entries?,
+        };
         Ok(Page {
             entries,
             next: taken.next,
@@ -250,7 +265,8 @@ impl Reader {
                 let place = asked.0 - at.0;
                 let queue = self.queues.get(header.queue).ok_or_else(nothing)?;
                 let kept = header.base.plus(place) >= queue.first() && !queue.dropped();
-                if header.queue == QueueNumber::CONTROL || place >= u64::from(header.span) || !kept {
+                if header.queue == QueueNumber::CONTROL || place >= u64::from(header.span) || !kept
+                {
                     return Err(nothing());
                 }
                 let place = u32::try_from(place).map_err(|_| nothing())?;
@@ -359,7 +375,9 @@ fn piece(rows: &[Row], end: LogOffset) -> usize {
 
 fn range(rows: &[Row]) -> (LogOffset, usize) {
     let at = rows[0].at;
-    let end = rows.last().map_or(at.0, |row| row.at.0 + u64::from(row.size));
+    let end = rows
+        .last()
+        .map_or(at.0, |row| row.at.0 + u64::from(row.size));
     (at, size(end - at.0))
 }
 
@@ -387,18 +405,18 @@ fn open(
         bytes.slice(from..to)
     };
     match Stored::open(&entry, cold) {
-        Ok(stored) if stored.header.base == row.base && stored.header.queue == row.queue => Ok(stored),
+        Ok(stored) if stored.header.base == row.base && stored.header.queue == row.queue => {
+            Ok(stored)
+        }
         Ok(_) => Err(corrupt("another entry than the index says")),
         Err(Refused::Damaged(reason)) => Err(corrupt(reason)),
         Err(Refused::Short { .. }) => Err(corrupt("cut short")),
     }
 }
 
+/// The file was dropped meanwhile.
 fn gone(at: LogOffset) -> ReadError {
-    ReadError::Corrupt {
-        at,
-        reason: "the log file was dropped while it was read".to_owned(),
-    }
+    ReadError::NoSuchAddress { at: at.0 }
 }
 
 /// What a reader is told when the index does not answer.

@@ -4,30 +4,23 @@
 //! known to be on disk is trusted without its sums, nor counted as on disk before it was written anew and
 //! synced. Leaves out starting threads and the new reign.
 
+use crate::chain;
 use crate::disk::Disk;
-use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums, le_u32, le_u64};
+use crate::entry::{le_u32, le_u64};
 use crate::error::OpenError;
 use crate::index::rows::Pen;
 use crate::index::runs::Runs;
-use crate::index::seal::{LEDGER, Seal};
-use crate::lane::{self, CONTROL_MARK, CONTROL_REIGN};
-use crate::firsts;
-use crate::chain::{self, Known};
+use crate::index::seal::Seal;
 use crate::ledger::Ledger;
-use crate::ledger_image::QueueImage;
-use crate::queues::QUEUES_MAX;
-use crate::run::Flags;
+use crate::rebuild::Built;
+use crate::scan::Scan;
 use crate::segment::{self, Segment};
 use crate::segments::Segments;
-use crate::snapshot;
-use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp, size};
-use std::collections::{HashMap, VecDeque};
+use crate::types::{LogOffset, Reign, Timestamp, size};
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes read at once while scanning.
-const READ_BYTES: u64 = 256 << 10;
 
 /// Where things are in the store's directory.
 #[derive(Clone, Debug)]
@@ -84,7 +77,9 @@ pub(crate) fn format(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<
         Err(error) => return Err(io("cannot open", &path)(error)),
     };
     let mut text = [0; 64];
-    let len = file.read_at(0, &mut text).map_err(io("cannot read", &path))?;
+    let len = file
+        .read_at(0, &mut text)
+        .map_err(io("cannot read", &path))?;
     let text = String::from_utf8_lossy(&text[..len]);
     let words: Vec<&str> = text.split_whitespace().collect();
     match words[..] {
@@ -117,7 +112,9 @@ pub(crate) fn take_clean(disk: &dyn Disk, paths: &Paths) -> Result<Option<LogOff
         Err(error) => return Err(io("cannot open", &path)(error)),
     };
     let mut bytes = [0; 12];
-    let len = file.read_at(0, &mut bytes).map_err(io("cannot read", &path))?;
+    let len = file
+        .read_at(0, &mut bytes)
+        .map_err(io("cannot read", &path))?;
     let sound = len == 12 && crc32c::crc32c(&bytes[..8]) == le_u32(&bytes, 8);
     Ok(sound.then(|| LogOffset(le_u64(&bytes, 0))))
 }
@@ -126,7 +123,9 @@ pub(crate) fn take_clean(disk: &dyn Disk, paths: &Paths) -> Result<Option<LogOff
 pub(crate) fn remove_clean(disk: &dyn Disk, paths: &Paths) -> Result<(), OpenError> {
     let path = paths.clean();
     match disk.remove(&path) {
-        Ok(()) => disk.sync_dir(&paths.dir).map_err(io("cannot sync", &paths.dir)),
+        Ok(()) => disk
+            .sync_dir(&paths.dir)
+            .map_err(io("cannot sync", &paths.dir)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(io("cannot remove", &path)(error)),
     }
@@ -165,7 +164,11 @@ fn files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Vec<LogOffse
     for pair in starts.windows(2) {
         if pair[1].0 - pair[0].0 != file_bytes {
             let path = segment::path(dir, pair[1]);
-            return Err(corrupt(&path, pair[0].0, "a log file before this one is missing"));
+            return Err(corrupt(
+                &path,
+                pair[0].0,
+                "a log file before this one is missing",
+            ));
         }
     }
     Ok(starts)
@@ -183,6 +186,10 @@ pub(crate) fn recover(
     let head = segments.head().unwrap_or_default();
     let known = chain::load(&*disk, paths, head)?;
     let sealed = known.end().unwrap_or(head);
+    if segments.newest().is_none_or(|newest| newest.end() < sealed) {
+        let reason = format!("the log is shorter than its index, which covers it up to {sealed}");
+        return Err(corrupt(&paths.log, sealed.0, &reason));
+    }
     let ledger_at = known.ledger.as_ref().map_or(head, |snapshot| snapshot.at);
     let from = ledger_at.clamp(head, sealed.max(head));
     let synced = known.synced.max(clean.unwrap_or_default()).max(from);
@@ -193,7 +200,7 @@ pub(crate) fn recover(
         segments: Arc::clone(&segments),
         runs: Arc::new(Runs::new(known.runs.clone())),
     };
-    let mut built = Built::new(seal, from, rows_max, known, head);
+    let mut built = Built::new(seal, from, rows_max, known);
     let end = if let Some(end) = clean.filter(|end| *end >= synced) {
         built.apply(&mut Scan::new(&segments, from), end, end)?;
         if built.end != end {
@@ -232,6 +239,12 @@ fn open_files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Segment
         list.push_back(Arc::new(segment));
     }
     if list.is_empty() {
+        let runs = disk
+            .list(&paths.index)
+            .map_err(io("cannot list", &paths.index))?;
+        if runs.iter().any(|name| name.ends_with(".run")) {
+            return Err(corrupt(&paths.log, 0, "there is an index, but no log file"));
+        }
         let segment = Segment::create(disk, &paths.log, LogOffset(0), file_bytes)
             .map_err(io("cannot create", &paths.log))?;
         list.push_back(Arc::new(segment));
@@ -250,7 +263,8 @@ fn close_at(
         let path = segment::path(&paths.log, segment.start());
         disk.remove(&path).map_err(io("cannot remove", &path))?;
     }
-    disk.sync_dir(&paths.log).map_err(io("cannot sync", &paths.log))?;
+    disk.sync_dir(&paths.log)
+        .map_err(io("cannot sync", &paths.log))?;
     if segments.find(end).is_none() {
         let bytes = segments.file_bytes();
         let segment = Segment::create(disk, &paths.log, end, bytes)
@@ -279,335 +293,4 @@ fn rewrite(segments: &Segments, from: LogOffset, to: LogOffset) -> io::Result<()
         segment.file().sync()?;
     }
     Ok(())
-}
-
-/// Steps from entry to entry and refuses what does not follow.
-struct Scan<'a> {
-    segments: &'a Segments,
-    segment: Option<Arc<Segment>>,
-    at: LogOffset,
-    reign: Reign,
-    store_time: Timestamp,
-    buffer: Vec<u8>,
-    /// Log offset of the buffer's first byte.
-    held: LogOffset,
-}
-
-impl<'a> Scan<'a> {
-    fn new(segments: &'a Segments, from: LogOffset) -> Self {
-        Self {
-            segments,
-            segment: None,
-            at: from,
-            reign: Reign(0),
-            store_time: Timestamp(i64::MIN),
-            buffer: Vec::new(),
-            held: LogOffset(0),
-        }
-    }
-
-    /// Up to `want` bytes of the current file from `at` on; fewer at its end.
-    fn fetch(&mut self, at: LogOffset, want: u64) -> io::Result<&[u8]> {
-        let Some(segment) = &self.segment else {
-            return Ok(&[]);
-        };
-        let want = want.min(segment.end().0.saturating_sub(at.0));
-        let held = self.held.0..self.held.0 + self.buffer.len() as u64;
-        if !(held.contains(&at.0) && at.0 + want <= held.end) {
-            let len = want.max(READ_BYTES).min(segment.end().0 - at.0);
-            self.buffer.resize(size(len), 0);
-            self.held = at;
-            let read = segment.file().read_at(segment.place(at), &mut self.buffer)?;
-            self.buffer.truncate(read);
-        }
-        let from = size(at.0 - self.held.0);
-        let to = (from + size(want)).min(self.buffer.len());
-        Ok(&self.buffer[from.min(to)..to])
-    }
-
-    /// The next entry, or `None` where the chain ends.
-    fn next(&mut self) -> Result<Option<(Header, Sums)>, OpenError> {
-        let at = self.at;
-        if self.segment.as_ref().is_none_or(|segment| at >= segment.end()) {
-            self.segment = self.segments.find(at);
-            self.buffer.clear();
-        }
-        let Some(end) = self.segment.as_ref().map(|segment| segment.end()) else {
-            return Ok(None);
-        };
-        let decoded = match Header::decode(self.look(at, SUMMED_BYTES_MAX as u64)?) {
-            Ok(decoded) => decoded,
-            Err(Refused::Short { .. } | Refused::Damaged(_)) => return Ok(None),
-        };
-        let header = &decoded.0;
-        let follows = header.log_offset == at
-            && header.end() <= end
-            && header.reign >= self.reign
-            && header.store_time >= self.store_time
-            && (header.end() == end || end.0 - header.end().0 >= HEADER_BYTES as u64);
-        if !follows {
-            return Ok(None);
-        }
-        (self.reign, self.store_time) = (header.reign, header.store_time);
-        self.at = header.end();
-        Ok(Some(decoded))
-    }
-
-    fn look(&mut self, at: LogOffset, want: u64) -> Result<&[u8], OpenError> {
-        match self.fetch(at, want) {
-            Ok(bytes) => Ok(bytes),
-            Err(source) => Err(OpenError::Io {
-                what: "cannot read the log at",
-                path: PathBuf::from(format!("log offset {at}")),
-                source,
-            }),
-        }
-    }
-
-    /// The payload of an entry just stepped over; `None` if it is cut short.
-    fn payload(&mut self, header: &Header) -> Result<Option<&[u8]>, OpenError> {
-        let at = header.log_offset.plus(header.bytes() as u64);
-        let len = header.payload_length as usize;
-        let bytes = self.look(at, u64::from(header.payload_length))?;
-        Ok((bytes.len() == len).then_some(bytes))
-    }
-
-    /// True if the payload's sum is right.
-    fn sound(&mut self, header: &Header, sums: Sums) -> Result<bool, OpenError> {
-        let payload = self.payload(header)?;
-        let rest = payload.and_then(|payload| payload.get(usize::from(sums.head)..));
-        Ok(rest.is_some_and(|rest| crc32c::crc32c(rest) == sums.payload))
-    }
-
-    /// Looks at headers alone: the end of the last whole run, and the highest synced mark.
-    fn survey(&mut self, from: LogOffset) -> Result<(LogOffset, LogOffset), OpenError> {
-        let (mut end, mut synced) = (from, from);
-        let mut run_file = None;
-        while let Some((header, _)) = self.next()? {
-            let file = self.segment.as_ref().map(|segment| segment.start());
-            if *run_file.get_or_insert(file) != file {
-                break; // a run does not cross files
-            }
-            if header.flags.has(Flags::LAST_OF_RUN) {
-                end = header.end();
-                run_file = None;
-            }
-            if header.queue == QueueNumber::CONTROL
-                && let Some(payload) = self.payload(&header)?
-                && payload.len() == 16
-                && payload[0] == CONTROL_MARK
-            {
-                synced = synced.max(LogOffset(le_u64(payload, 8)));
-            }
-        }
-        Ok((end, synced))
-    }
-}
-
-/// What is built from entries.
-#[derive(Debug)]
-struct Built {
-    seal: Seal,
-    ledger: Ledger,
-    pen: Pen,
-    end: LogOffset,
-    store_time: Timestamp,
-    reigns: Vec<(Reign, LogOffset)>,
-    rows: u64,
-    rows_max: u64,
-    /// Below this, rows are in sealed runs.
-    sealed: LogOffset,
-    /// What a queue's producers are known up to, from the ledger's snapshot.
-    known: HashMap<QueueNumber, QueueOffset>,
-    /// Queues may begin above 0: older files are gone and no index run says where.
-    adopt: bool,
-}
-
-impl Built {
-    fn new(seal: Seal, from: LogOffset, rows_max: u64, known: Known, head: LogOffset) -> Self {
-        let mut built = Self {
-            ledger: Ledger::default(),
-            pen: Pen::default(),
-            end: from,
-            store_time: Timestamp(0),
-            reigns: known.reigns,
-            rows: 0,
-            rows_max,
-            sealed: seal.start(),
-            known: HashMap::new(),
-            adopt: known.runs.is_empty() && head > LogOffset(0),
-            seal,
-        };
-        for (number, first) in known.firsts {
-            if let Some(queue) = built.seal.queues.entry(number) {
-                queue.raise_first(first);
-            }
-        }
-        for (number, end) in known.ends {
-            if let Some(queue) = built.seal.queues.entry(number) {
-                queue.seal(end);
-                built.ledger.get_mut(number).next = end;
-            }
-        }
-        for image in known.images {
-            image.restore(&mut built.ledger, &built.seal.queues);
-            built.known.insert(image.queue, image.next);
-        }
-        built
-    }
-
-    fn finish(self) -> Recovered {
-        for (_, queue) in self.seal.queues.iter() {
-            queue.forget_aborted(self.sealed);
-        }
-        Recovered {
-            seal: self.seal,
-            ledger: self.ledger,
-            pen: self.pen,
-            end: self.end,
-            store_time: self.store_time,
-            reigns: self.reigns,
-            rows: self.rows,
-        }
-    }
-
-    /// Builds from the entries up to `limit`, checking payload sums from `verify` on; stops before the
-    /// first run that is not sound.
-    fn apply(
-        &mut self,
-        scan: &mut Scan<'_>,
-        verify: LogOffset,
-        limit: LogOffset,
-    ) -> Result<(), OpenError> {
-        let mut run: Vec<Header> = Vec::new();
-        while self.end < limit {
-            let Some((header, sums)) = scan.next()? else {
-                return Ok(());
-            };
-            if header.log_offset >= verify && !scan.sound(&header, sums)? {
-                return Ok(());
-            }
-            let last = header.flags.has(Flags::LAST_OF_RUN);
-            run.push(header);
-            if !last {
-                continue;
-            }
-            if !self.follows(&run) {
-                return Ok(());
-            }
-            for header in run.drain(..) {
-                self.one(scan, &header)?;
-            }
-            self.end = header.end();
-            self.store_time = header.store_time;
-            if self.rows >= self.rows_max && self.end <= verify {
-                self.seal();
-            }
-        }
-        Ok(())
-    }
-
-    /// True if every entry has the next base of its queue.
-    fn follows(&self, run: &[Header]) -> bool {
-        let mut nexts = HashMap::new();
-        run.iter().all(|header| {
-            if header.queue == QueueNumber::CONTROL || header.log_offset < self.sealed {
-                return true;
-            }
-            if header.queue.0 >= QUEUES_MAX {
-                return false;
-            }
-            let state = self.ledger.get(header.queue);
-            let known = state.map_or(QueueOffset(0), |state| state.next);
-            let next = nexts.entry(header.queue).or_insert(known);
-            let fits = *next == header.base || (self.adopt && *next == QueueOffset(0));
-            *next = header.next();
-            fits
-        })
-    }
-
-    fn one(&mut self, scan: &mut Scan<'_>, header: &Header) -> Result<(), OpenError> {
-        let segment = scan.segment.clone();
-        if header.queue == QueueNumber::CONTROL {
-            if let Some(segment) = &segment {
-                segment.note_start(header.log_offset);
-            }
-            return self.control(scan, header);
-        }
-        let queues = Arc::clone(&self.seal.queues);
-        let Some(queue) = queues.entry(header.queue) else {
-            return Ok(());
-        };
-        let known = self.known.get(&header.queue);
-        if known.is_some_and(|known| header.base < *known) {
-            let state = self.ledger.get_mut(header.queue);
-            state.next = state.next.max(header.next());
-        } else {
-            let state = self.ledger.get(header.queue);
-            let fresh = state.is_none_or(|state| state.next == QueueOffset(0));
-            if self.adopt && fresh && header.base > QueueOffset(0) {
-                queue.adopt(header.base);
-            }
-            if let Some(turn) = self.ledger.replay(header) {
-                queue.turn(turn, header.log_offset, header.base, LogOffset(0));
-            }
-        }
-        if let Some(segment) = &segment
-            && header.log_offset >= self.sealed
-        {
-            lane::note(&queues, &mut self.pen, segment, header);
-            self.rows += 1;
-        }
-        if header.queue == QueueNumber::FIRST_OFFSETS
-            && let Some(payload) = scan.payload(header)?
-        {
-            match firsts::decode(payload) {
-                Some(change) => firsts::apply(&change, &queues, &mut self.ledger),
-                None => tracing::warn!(at = %header.log_offset, "unreadable first offsets"),
-            }
-        }
-        Ok(())
-    }
-
-    fn control(&mut self, scan: &mut Scan<'_>, header: &Header) -> Result<(), OpenError> {
-        let Some(payload) = scan.payload(header)? else {
-            return Ok(());
-        };
-        if payload.first() == Some(&CONTROL_REIGN) {
-            let listed = payload.get(8..).unwrap_or_default();
-            for item in listed.chunks_exact(16) {
-                let reign = (Reign(le_u32(item, 0)), LogOffset(le_u64(item, 8)));
-                if self.reigns.last().is_none_or(|last| last.0 < reign.0) {
-                    self.reigns.push(reign);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Seals what has been built so far: an index lost altogether does not fill the memory.
-    fn seal(&mut self) {
-        let mut bytes = Vec::new();
-        for (number, queue) in self.seal.queues.iter() {
-            let image = QueueImage::of(number, &self.ledger, queue, self.sealed);
-            if let Some(image) = image {
-                image.encode(&mut bytes);
-            }
-        }
-        let disk = &*self.seal.disk;
-        let snapshots = &self.seal.paths.snapshots;
-        let sealed = snapshot::write(disk, snapshots, LEDGER, self.end, &bytes)
-            .and_then(|()| self.seal.write(self.end, &self.reigns));
-        match sealed {
-            Ok(end) => {
-                let all = 0..self.ledger.bound();
-                self.rows -= self.seal.release(all, end, &mut self.pen).min(self.rows);
-                self.sealed = end;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "an index run could not be written while recovering");
-                self.rows_max = u64::MAX;
-            }
-        }
-    }
 }

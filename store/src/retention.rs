@@ -219,7 +219,10 @@ mod tests {
             bytes: 0,
             newest: NOW,
         }];
-        assert_eq!(first_kept(QueueOffset(7), &empty, keep, NOW), QueueOffset(7));
+        assert_eq!(
+            first_kept(QueueOffset(7), &empty, keep, NOW),
+            QueueOffset(7)
+        );
     }
 
     #[test]
@@ -258,10 +261,7 @@ mod tests {
     fn a_file_goes_when_nothing_wants_it_and_the_hour_allows() {
         let done = [queue(16, 10, 10, None), queue(17, 9, 8, Some(1))];
         assert_eq!(judge(Pressure::None, 4, &done), Verdict::Drop);
-        assert_eq!(
-            judge(Pressure::None, 5, &done),
-            Verdict::Keep(Reason::Hour)
-        );
+        assert_eq!(judge(Pressure::None, 5, &done), Verdict::Keep(Reason::Hour));
         assert_eq!(judge(Pressure::Clean, 5, &done), Verdict::Drop);
         let wanted = [done[0], queue(18, 7, 8, Some(1))];
         let reason = Reason::Wanted {

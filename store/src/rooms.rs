@@ -5,7 +5,7 @@ use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::cold::Cold;
 use crate::config::StoreConfig;
-use crate::disk::{Disk, DiskLock};
+use crate::disk::{Disk, DiskLock, Map};
 use crate::error::{AppendError, OpenError};
 use crate::flusher::Flusher;
 use crate::housekeeping::Housekeeping;
@@ -21,9 +21,10 @@ use crate::room::Room;
 use crate::segments::Segments;
 use crate::threads::Threads;
 use crate::types::{LogOffset, Reign};
+use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The rooms. When the last handle goes, the threads stop as they are: what was not closed is
@@ -43,6 +44,9 @@ pub(crate) struct Rooms {
     pub(crate) arrivals: Arc<Arrivals>,
     pub(crate) room: Arc<Room>,
     pub(crate) reader: Reader,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Maps of dropped files that readers may still hold.
+    pub(crate) dropped: Mutex<Vec<Weak<Map>>>,
     pub(crate) reigns: Vec<(Reign, LogOffset)>,
     _lock: Box<dyn DiskLock>,
 }
@@ -72,7 +76,8 @@ pub(crate) fn open(
 ) -> Result<Rooms, OpenError> {
     let paths = Paths::new(dir);
     for dir in [&paths.dir, &paths.log, &paths.index, &paths.snapshots] {
-        disk.create_dir_all(dir).map_err(failed("cannot create", dir))?;
+        disk.create_dir_all(dir)
+            .map_err(failed("cannot create", dir))?;
     }
     let lock = lock(&*disk, dir)?;
     let file_bytes = recovery::format(&*disk, &paths, config.file_bytes)?;
@@ -82,6 +87,96 @@ pub(crate) fn open(
     join(disk, paths, config, clock, metrics, recovered, lock)
 }
 
+/// What the rooms are made of.
+struct Site {
+    disk: Arc<dyn Disk>,
+    paths: Paths,
+    config: StoreConfig,
+    metrics: StoreMetrics,
+    hot_bytes: u64,
+    around: Around,
+    seal: Seal,
+}
+
+impl Site {
+    fn flusher(&self) -> Flusher {
+        Flusher {
+            disk: Arc::clone(&self.disk),
+            log_dir: self.paths.log.clone(),
+            marks: Arc::clone(&self.around.marks),
+            segments: Arc::clone(&self.seal.segments),
+            arrivals: Arc::clone(&self.around.arrivals),
+            room: Arc::clone(&self.around.room),
+            bell: Arc::clone(&self.around.flusher),
+            interval: Duration::from_millis(self.config.flush_interval_ms),
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn housekeeping(&self, lane: &Arc<Lane>) -> Housekeeping {
+        Housekeeping {
+            disk: Arc::clone(&self.disk),
+            dir: self.paths.dir.clone(),
+            log_dir: self.paths.log.clone(),
+            config: self.config.clone(),
+            lane: Arc::clone(lane),
+            marks: Arc::clone(&self.around.marks),
+            segments: Arc::clone(&self.seal.segments),
+            room: Arc::clone(&self.around.room),
+            bell: Arc::clone(&self.around.housekeeping),
+            hot_bytes: self.hot_bytes,
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn sealer(&self, lane: &Arc<Lane>, reigns: &[(Reign, LogOffset)]) -> Sealer {
+        Sealer {
+            seal: self.seal.clone(),
+            lane: Arc::clone(lane),
+            marks: Arc::clone(&self.around.marks),
+            room: Arc::clone(&self.around.room),
+            bell: Arc::clone(&self.around.sealer),
+            flusher: Arc::clone(&self.around.flusher),
+            clock: Arc::clone(&self.around.clock),
+            reigns: reigns.to_vec(),
+            rows_max: self.config.index_rows_max,
+            producer_expiration_ms: self.config.producer_expiration_ms,
+            metrics: self.metrics.clone(),
+        }
+    }
+
+    fn reader(&self) -> io::Result<Reader> {
+        Ok(Reader {
+            queues: Arc::clone(&self.seal.queues),
+            segments: Arc::clone(&self.seal.segments),
+            marks: Arc::clone(&self.around.marks),
+            cold: Cold::start(self.config.cold_threads, self.config.cold_backlog_max)?,
+            hot_bytes: self.hot_bytes,
+            runs: Arc::clone(&self.seal.runs),
+            metrics: self.metrics.clone(),
+        })
+    }
+}
+
+/// What lane and threads share, at the end of a recovered log.
+fn around(recovered: &Recovered, clock: Arc<dyn Clock>) -> Around {
+    let queues = Arc::clone(&recovered.seal.queues);
+    let head = recovered.seal.segments.head().unwrap_or_default();
+    let room = Room::default();
+    room.add_rows(recovered.rows);
+    Around {
+        marks: Arc::new(Marks::new(head, recovered.end, recovered.end)),
+        arrivals: Arc::new(Arrivals::new(Arc::clone(&queues))),
+        queues,
+        room: Arc::new(room),
+        housekeeping: Arc::new(Bell::default()),
+        flusher: Arc::new(Bell::default()),
+        sealer: Arc::new(Bell::default()),
+        clock,
+    }
+}
+
+/// Begins the new reign and starts the threads.
 fn join(
     disk: Arc<dyn Disk>,
     paths: Paths,
@@ -91,116 +186,72 @@ fn join(
     recovered: Recovered,
     lock: Box<dyn DiskLock>,
 ) -> Result<Rooms, OpenError> {
-    let built = recovered;
-    let seal = built.seal;
-    let (segments, queues) = (Arc::clone(&seal.segments), Arc::clone(&seal.queues));
-    let head = segments.head().unwrap_or_default();
-    let marks = Arc::new(Marks::new(head, built.end, built.end));
-    let arrivals = Arc::new(Arrivals::new(Arc::clone(&queues)));
-    let room = Arc::new(Room::default());
-    room.add_rows(built.rows);
-    let [housekeeping_bell, flusher_bell, sealer_bell] = [(); 3].map(|()| Arc::new(Bell::default()));
-    let around = Around {
-        marks: Arc::clone(&marks),
-        queues: Arc::clone(&queues),
-        arrivals: Arc::clone(&arrivals),
-        room: Arc::clone(&room),
-        housekeeping: Arc::clone(&housekeeping_bell),
-        flusher: Arc::clone(&flusher_bell),
-        sealer: Arc::clone(&sealer_bell),
-        clock: Arc::clone(&clock),
-    };
-    let tail = segments.find(built.end).ok_or_else(|| OpenError::Corrupt {
-        path: paths.log.clone(),
-        at: built.end.0,
-        reason: "no file holds the log's end".to_owned(),
-    })?;
-    let mut reigns = built.reigns;
-    let reign = Reign(reigns.last().map_or(1, |(last, _)| last.0 + 1));
-    let start = Start {
-        segment: tail,
-        tail: built.end,
-        store_time: built.store_time,
-        reign,
-        ledger: built.ledger,
-        pen: built.pen,
-    };
-    let limits = Limits {
-        run_bytes_max: config.run_bytes_max,
-        dirty_bytes_max: config.dirty_bytes_max,
-        index_rows_max: config.index_rows_max,
-    };
-    let lane = Lane::new(start, around, limits).map_err(failed("cannot map", &paths.log))?;
-    let lane = Arc::new(lane);
     let hot_bytes = match config.hot_bytes {
         0 => memory::hot_bytes(),
         bytes => bytes,
     };
-    let flusher = Flusher {
-        marks: Arc::clone(&marks),
-        segments: Arc::clone(&segments),
-        arrivals: Arc::clone(&arrivals),
-        room: Arc::clone(&room),
-        bell: Arc::clone(&flusher_bell),
-        interval: Duration::from_millis(config.flush_interval_ms),
-        metrics: metrics.clone(),
-    };
-    let housekeeping = Housekeeping {
-        disk: Arc::clone(&disk),
-        dir: paths.dir.clone(),
-        log_dir: paths.log.clone(),
-        config: config.clone(),
-        lane: Arc::clone(&lane),
-        marks: Arc::clone(&marks),
-        segments: Arc::clone(&segments),
-        room: Arc::clone(&room),
-        bell: housekeeping_bell,
-        hot_bytes,
-        metrics: metrics.clone(),
-    };
-    let prepared = housekeeping.prepare();
-    prepared.map_err(failed("cannot prepare the log in", &paths.log))?;
-    begin_reign(&lane, &marks, &flusher, &mut reigns, &paths)?;
-    let cold = Cold::start(config.cold_threads, config.cold_backlog_max);
-    let reader = Reader {
-        queues: Arc::clone(&queues),
-        segments: Arc::clone(&segments),
-        marks: Arc::clone(&marks),
-        cold: cold.map_err(failed("cannot start threads for", &paths.dir))?,
-        hot_bytes,
-        runs: Arc::clone(&seal.runs),
-        metrics: metrics.clone(),
-    };
-    let sealer = Sealer {
-        seal: seal.clone(),
-        lane: Arc::clone(&lane),
-        marks: Arc::clone(&marks),
-        room: Arc::clone(&room),
-        bell: sealer_bell,
-        flusher: flusher_bell,
-        clock,
-        reigns: reigns.clone(),
-        rows_max: config.index_rows_max,
-        producer_expiration_ms: config.producer_expiration_ms,
-        metrics: metrics.clone(),
-    };
-    let threads = Threads::start(flusher, housekeeping, sealer);
-    Ok(Rooms {
-        threads: threads.map_err(failed("cannot start threads for", &paths.dir))?,
+    let site = Site {
+        around: around(&recovered, Arc::clone(&clock)),
+        seal: recovered.seal.clone(),
         disk,
         paths,
         config,
         metrics,
+        hot_bytes,
+    };
+    let (paths, around) = (&site.paths, &site.around);
+    let mut reigns = recovered.reigns.clone();
+    let reign = Reign(reigns.last().map_or(1, |(last, _)| last.0 + 1));
+    let limits = Limits {
+        run_bytes_max: site.config.run_bytes_max,
+        dirty_bytes_max: site.config.dirty_bytes_max,
+        index_rows_max: site.config.index_rows_max,
+    };
+    let start = start(recovered, reign, paths)?;
+    let lane = Lane::new(start, around.clone(), limits);
+    let lane = Arc::new(lane.map_err(failed("cannot map", &paths.log))?);
+    let (flusher, housekeeping) = (site.flusher(), site.housekeeping(&lane));
+    let prepared = housekeeping.prepare();
+    prepared.map_err(failed("cannot prepare the log in", &paths.log))?;
+    begin_reign(&lane, &around.marks, &flusher, &mut reigns, paths)?;
+    let threads = || failed("cannot start threads for", &paths.dir);
+    let reader = site.reader().map_err(threads())?;
+    let sealer = site.sealer(&lane, &reigns);
+    let running = Threads::start(flusher, housekeeping, sealer).map_err(threads())?;
+    Ok(Rooms {
+        threads: running,
         lane,
-        marks,
-        queues,
-        segments,
-        seal,
-        arrivals,
-        room,
+        marks: Arc::clone(&around.marks),
+        queues: Arc::clone(&around.queues),
+        segments: Arc::clone(&site.seal.segments),
+        arrivals: Arc::clone(&around.arrivals),
+        room: Arc::clone(&around.room),
         reader,
+        clock,
+        dropped: Mutex::default(),
         reigns,
+        disk: site.disk,
+        paths: site.paths,
+        config: site.config,
+        metrics: site.metrics,
+        seal: site.seal,
         _lock: lock,
+    })
+}
+
+fn start(recovered: Recovered, reign: Reign, paths: &Paths) -> Result<Start, OpenError> {
+    let segment = recovered.seal.segments.find(recovered.end);
+    Ok(Start {
+        segment: segment.ok_or_else(|| OpenError::Corrupt {
+            path: paths.log.clone(),
+            at: recovered.end.0,
+            reason: "no file holds the log's end".to_owned(),
+        })?,
+        tail: recovered.end,
+        store_time: recovered.store_time,
+        reign,
+        ledger: recovered.ledger,
+        pen: recovered.pen,
     })
 }
 
@@ -220,7 +271,11 @@ fn begin_reign(
     reigns.push((lane.reign(), marks.written()));
     // A reign whose successor began before the oldest byte kept says nothing about what is kept.
     let head = marks.head();
-    let dead = reigns.iter().skip(1).take_while(|(_, at)| *at <= head).count();
+    let dead = reigns
+        .iter()
+        .skip(1)
+        .take_while(|(_, at)| *at <= head)
+        .count();
     reigns.drain(..dead);
     let mut payload = vec![CONTROL_REIGN, 0, 0, 0, 0, 0, 0, 0];
     for (reign, at) in &*reigns {

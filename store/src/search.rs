@@ -52,9 +52,8 @@ impl Reader {
             Some(blocks) => blocks,
             None => {
                 if first < shared.sealed_end() {
-                    let ask = move |list: &_, access| {
-                        runs::stored_from(list, access, queue, first, time)
-                    };
+                    let ask =
+                        move |list: &_, access| runs::stored_from(list, access, queue, first, time);
                     if let Some(row) = self.sealed(ask).await? {
                         return Ok(Some(row).filter(seen));
                     }

@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use parking_lot::RwLock;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// One entry start is kept per this many bytes of log.
 pub(crate) const START_STEP: u64 = 64 << 10;
@@ -22,6 +22,10 @@ pub(crate) struct Segment {
     bytes: u64,
     file: Arc<dyn DiskFile>,
     map: RwLock<Option<Arc<Map>>>,
+    /// The map even after it was let go, while a reader holds pieces of it.
+    held: OnceLock<Weak<Map>>,
+    /// Its name in the directory is durable.
+    named: AtomicBool,
     /// Pages of the file up to here take writes without a fault.
     populated: AtomicU64,
     /// Write-back has been started up to here.
@@ -36,7 +40,8 @@ pub(crate) fn path(dir: &Path, start: LogOffset) -> PathBuf {
 }
 
 impl Segment {
-    /// Creates the next file, all its blocks reserved, and makes its name durable.
+    /// Creates the next file, all its blocks reserved. Nothing of it is durable before its first sync
+    /// and [`Segment::name`]: that is the flusher's wait, not the lane's.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -44,9 +49,9 @@ impl Segment {
         bytes: u64,
     ) -> io::Result<Self> {
         let file = disk.create(&path(dir, start), bytes)?;
-        file.sync()?;
-        disk.sync_dir(dir)?;
-        Self::new(file, start, bytes, true)
+        let segment = Self::new(file, start, bytes, true)?;
+        segment.named.store(false, Ordering::Release);
+        Ok(segment)
     }
 
     /// Opens a file that exists; `mapped` for the one that is appended to.
@@ -61,12 +66,21 @@ impl Segment {
     }
 
     fn new(file: Arc<dyn DiskFile>, start: LogOffset, bytes: u64, map: bool) -> io::Result<Self> {
-        let map = if map { Some(file.map(size(bytes))?) } else { None };
+        let map = if map {
+            Some(file.map(size(bytes))?)
+        } else {
+            None
+        };
         let mut segment = Self {
             start,
             bytes,
             file,
+            held: map
+                .as_ref()
+                .map(Arc::downgrade)
+                .map_or_else(OnceLock::new, OnceLock::from),
             map: RwLock::new(map),
+            named: AtomicBool::new(true),
             populated: AtomicU64::new(0),
             written_back: AtomicU64::new(0),
             starts: OnceLock::new(),
@@ -104,8 +118,14 @@ impl Segment {
         }
         let map = self.file.map(size(self.bytes))?;
         self.starts_table();
+        let _ = self.held.set(Arc::downgrade(&map)); // the first is the only one readers get
         *self.map.write() = Some(Arc::clone(&map));
         Ok(map)
+    }
+
+    /// The map, also after it was let go.
+    pub(crate) fn held(&self) -> Weak<Map> {
+        self.held.get().cloned().unwrap_or_default()
     }
 
     /// Lets go of the map; readers that hold pieces of it keep it alive.
@@ -129,8 +149,8 @@ impl Segment {
         self.written_back.store(self.place(to), Ordering::Relaxed);
     }
 
-    /// Populates pages in steps up to `to`, publishing each.
-    pub(crate) fn populate(&self, to: LogOffset, step: u64) -> io::Result<()> {
+    /// Populates pages in steps up to `to`; each is published, and then `tell` is called.
+    pub(crate) fn populate(&self, to: LogOffset, step: u64, tell: impl Fn()) -> io::Result<()> {
         let map = self.mapped()?;
         let to = self.place(to);
         loop {
@@ -141,6 +161,7 @@ impl Segment {
             let len = step.min(to - from);
             map.populate(size(from), size(len))?;
             self.populated.store(from + len, Ordering::Release);
+            tell();
         }
     }
 
@@ -166,6 +187,15 @@ impl Segment {
             Some(map) => map.sync(size(from), size(to - from)),
             None => self.file.sync(),
         }
+    }
+
+    /// Makes the file's name durable, once.
+    pub(crate) fn name(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        if !self.named.load(Ordering::Acquire) {
+            disk.sync_dir(dir)?;
+            self.named.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// After a sync: makes the page at `at` writable again without a fault.
@@ -214,10 +244,14 @@ impl Segment {
 
     /// Entry starts noted in the file, in order.
     pub(crate) fn starts(&self) -> impl Iterator<Item = LogOffset> {
-        self.starts.get().into_iter().flat_map(|starts| starts.iter()).filter_map(|slot| {
-            let noted = u64::from(slot.load(Ordering::Acquire));
-            Some(self.start.plus(noted.checked_sub(1)?))
-        })
+        self.starts
+            .get()
+            .into_iter()
+            .flat_map(|starts| starts.iter())
+            .filter_map(|slot| {
+                let noted = u64::from(slot.load(Ordering::Acquire));
+                Some(self.start.plus(noted.checked_sub(1)?))
+            })
     }
 
     /// Reads bytes from disk or page cache, waiting if need be.

@@ -180,7 +180,7 @@ impl Store {
     /// # Errors
     /// See [`AppendError`]; never `Busy`.
     pub fn try_append(&self, run: &[Draft]) -> Result<Option<Receipts>, AppendError> {
-        self.rooms.lane.try_append(run, false)
+        self.rooms.lane.try_append(run)
     }
 
     /// Resolves when an append may find room again.
@@ -188,8 +188,7 @@ impl Store {
     /// # Errors
     /// `Busy` after `append_wait_max_ms`; `Full`, `Closed`.
     pub async fn room(&self) -> Result<(), AppendError> {
-        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
-        self.room_until(Instant::now() + limit, false).await
+        self.room_until(self.deadline(), false).await
     }
 
     async fn room_until(&self, deadline: Instant, privileged: bool) -> Result<(), AppendError> {
@@ -219,28 +218,29 @@ impl Store {
     /// # Errors
     /// See [`AppendError`].
     pub async fn append(&self, run: &[Draft]) -> Result<Receipts, AppendError> {
-        self.append_as(run, false).await
-    }
-
-    async fn append_as(&self, run: &[Draft], privileged: bool) -> Result<Receipts, AppendError> {
-        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
         let mut deadline = None;
         loop {
-            if let Some(receipts) = self.rooms.lane.try_append(run, privileged)? {
+            if let Some(receipts) = self.rooms.lane.try_append(run)? {
                 return Ok(receipts);
             }
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
-            self.room_until(deadline, privileged).await?;
+            let deadline = *deadline.get_or_insert_with(|| self.deadline());
+            self.room_until(deadline, false).await?;
         }
+    }
+
+    /// When an append that finds no room is answered busy.
+    fn deadline(&self) -> Instant {
+        Instant::now() + Duration::from_millis(self.rooms.config.append_wait_max_ms)
     }
 
     /// Appends each draft as a run of its own; the lock is taken once per few drafts.
     pub async fn append_each(&self, drafts: &[Draft]) -> Vec<Result<Receipt, AppendError>> {
         let mut out = Vec::with_capacity(drafts.len());
-        let limit = Duration::from_millis(self.rooms.config.append_wait_max_ms);
-        let deadline = Instant::now() + limit;
+        let deadline = self.deadline();
         loop {
-            self.rooms.lane.try_append_each(&drafts[out.len()..], &mut out);
+            self.rooms
+                .lane
+                .try_append_each(&drafts[out.len()..], &mut out);
             if out.len() == drafts.len() {
                 return out;
             }
@@ -305,7 +305,10 @@ impl Store {
         boundary: Boundary,
         upto: Upto,
     ) -> Result<QueueOffset, ReadError> {
-        self.rooms.reader.offset_at(queue, time, boundary, upto).await
+        self.rooms
+            .reader
+            .offset_at(queue, time, boundary, upto)
+            .await
     }
 
     /// The first entry in queue order whose record time reaches `time`.
@@ -406,8 +409,8 @@ impl Store {
         &self,
         keep: &(dyn Fn(QueueNumber) -> Keep + Send + Sync),
     ) -> Result<(), AppendError> {
-        let _ = keep; // TODO
-        Ok(())
+        let now = self.rooms.clock.now();
+        self.retain_round(keep, now).await
     }
 
     /// Writes a snapshot of the state machine `name`; the two newest are kept. `at` must be at or
@@ -453,19 +456,31 @@ impl Store {
     #[must_use]
     pub fn disk_used(&self) -> f64 {
         let rooms = &*self.rooms;
-        housekeeping::used(&*rooms.disk, &rooms.paths.dir, &rooms.segments, &rooms.marks)
-            .unwrap_or(0.0)
+        housekeeping::used(
+            &*rooms.disk,
+            &rooms.paths.dir,
+            &rooms.segments,
+            &rooms.marks,
+        )
+        .unwrap_or(0.0)
     }
 
-    /// Appends a change to first offsets, makes it durable, then true.
-    async fn change(&self, change: &Change) -> Result<(), AppendError> {
-        let rooms = &*self.rooms;
-        let receipts = self.append_as(&[firsts::draft(change)], true).await?;
+    pub(crate) fn rooms(&self) -> &Rooms {
+        &self.rooms
+    }
+
+    /// Appends a change to first offsets and waits until it is on disk.
+    pub(crate) async fn change(&self, change: &Change) -> Result<(), AppendError> {
+        let deadline = self.deadline();
+        let receipts = loop {
+            match self.rooms.lane.try_change(change)? {
+                Some(receipts) => break receipts,
+                None => self.room_until(deadline, true).await?,
+            }
+        };
         let end = receipts.first().map_or(LogOffset(0), |receipt| receipt.end);
         let wait = self.wait(end, Ack::Synced).await;
-        wait.map_err(|WaitError { reason }| AppendError::Closed { reason })?;
-        rooms.lane.with(|ledger, _| firsts::apply(change, &rooms.queues, ledger));
-        Ok(())
+        wait.map_err(|WaitError { reason }| AppendError::Closed { reason })
     }
 
     /// Takes no more appends, syncs everything, stops the threads. Reads still work until drop.

@@ -164,12 +164,20 @@ fn check_files(report: &mut Report, disk: &dyn Disk, paths: &Paths, files: &[Log
         if !file.start.0.is_multiple_of(bytes) {
             report.problem(&file.path, file.start.0, "the name is not a file's start");
         } else if file.bytes != bytes && !(newest && file.bytes < bytes) {
-            report.problem(&file.path, file.start.0, "the length is not that of log files");
+            report.problem(
+                &file.path,
+                file.start.0,
+                "the length is not that of log files",
+            );
         }
     }
     for pair in files.windows(2) {
         if pair[0].end() != pair[1].start {
-            report.problem(&pair[1].path, pair[0].end().0, "a file before this one is missing");
+            report.problem(
+                &pair[1].path,
+                pair[0].end().0,
+                "a file before this one is missing",
+            );
         }
     }
 }
@@ -177,8 +185,8 @@ fn check_files(report: &mut Report, disk: &dyn Disk, paths: &Paths, files: &[Log
 fn clean(disk: &dyn Disk, paths: &Paths) -> Option<LogOffset> {
     let mut bytes = [0; 12];
     let file = disk.open_read(&paths.clean()).ok()?;
-    let sound = file.read_at(0, &mut bytes).ok()? == 12
-        && crc32c::crc32c(&bytes[..8]) == le_u32(&bytes, 8);
+    let sound =
+        file.read_at(0, &mut bytes).ok()? == 12 && crc32c::crc32c(&bytes[..8]) == le_u32(&bytes, 8);
     sound.then(|| LogOffset(le_u64(&bytes, 0)))
 }
 
@@ -350,7 +358,10 @@ fn compare_ends(
     run.each_queue(|line: QueueLine| {
         let counted = seen.next.get(&line.queue);
         if let Some(next) = counted.filter(|next| **next != line.end) {
-            let what = format!("ends queue {} at {}, the log at {next}", line.queue, line.end);
+            let what = format!(
+                "ends queue {} at {}, the log at {next}",
+                line.queue, line.end
+            );
             report.problem(path, 0, what);
         }
         Ok(())

@@ -40,7 +40,21 @@ impl Coordinator {
                 }
             }
         }
+        self.count(name, slot);
         self.arm(name, slot);
+    }
+
+    fn count(&self, name: &Arc<str>, slot: &mut Slot) {
+        let now = (slot.group.generation(), slot.group.member_count());
+        let before = std::mem::replace(&mut slot.counted, now);
+        if now.1 != before.1 {
+            let came = i64::try_from(now.1).unwrap_or(0) - i64::try_from(before.1).unwrap_or(0);
+            self.metrics.members.add(came);
+        }
+        if now.0 != before.0 {
+            self.metrics.rebalances.inc();
+            tracing::info!(group = %name, generation = now.0, members = now.1, "group rebalanced");
+        }
     }
 
     /// Shows a member in the roster.
@@ -110,6 +124,7 @@ impl Coordinator {
         let stored = self.core.offsets.put_group_record(name, Some(bytes)).await;
         stored.map_err(|error| {
             tracing::warn!(group = name, %error, "group was not stored");
+            self.metrics.store_failures.inc();
             match Refusal::from(&error).code {
                 ResponseError::OffsetMetadataTooLarge => ResponseError::UnknownServerError,
                 code => code,

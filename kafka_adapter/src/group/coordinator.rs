@@ -14,6 +14,7 @@ use super::record;
 use super::state::Group;
 use super::{GroupConfig, TEXT_MAX};
 use crate::error::Refusal;
+use crate::metrics::GroupMetrics;
 use kafka_protocol::ResponseError;
 use parking_lot::Mutex;
 use std::cmp::Reverse;
@@ -44,7 +45,12 @@ pub(super) struct Slot {
     /// The entry of the timer heap that counts.
     pub(super) armed: Option<Tick>,
     pub(super) warned_mixed: bool,
+    /// The generation and members that the metrics know of.
+    pub(super) counted: (i32, usize),
 }
+
+/// When to look at which group, the earliest first.
+pub(super) type Timers = BinaryHeap<Reverse<(Tick, Arc<str>)>>;
 
 /// A group's slot, shared with what works on it.
 pub(super) type Shared = Arc<Mutex<Slot>>;
@@ -56,10 +62,11 @@ pub(crate) struct Coordinator {
     pub(super) core: Core,
     pub(super) retention_ms: i64,
     pub(super) groups: Mutex<HashMap<Arc<str>, Shared>>,
+    pub(super) metrics: GroupMetrics,
     clock: Arc<dyn Clock>,
     pub(super) started: Instant,
     pub(super) replies: AtomicU64,
-    pub(super) timers: Mutex<BinaryHeap<Reverse<(Tick, Arc<str>)>>>,
+    pub(super) timers: Mutex<Timers>,
     pub(super) earlier: Notify,
     pub(super) writers: AtomicUsize,
     pub(super) written: Notify,
@@ -74,6 +81,7 @@ impl Coordinator {
         config: GroupConfig,
         retention_minutes: u64,
         clock: Arc<dyn Clock>,
+        metrics: GroupMetrics,
     ) -> Arc<Self> {
         let minutes = i64::try_from(retention_minutes).unwrap_or(i64::MAX);
         let coordinator = Arc::new(Self {
@@ -81,6 +89,7 @@ impl Coordinator {
             core: core.clone(),
             retention_ms: minutes.saturating_mul(60_000),
             groups: Mutex::default(),
+            metrics,
             clock,
             started: Instant::now(),
             replies: AtomicU64::new(0),
@@ -110,10 +119,13 @@ impl Coordinator {
         held.group.shrink(now, &mut actions);
         self.carry_out(&name, &slot, &mut held, actions);
         drop(held);
-        self.groups.lock().insert(name, slot);
+        let mut groups = self.groups.lock();
+        groups.insert(name, slot);
+        self.count_groups(groups.len());
     }
 
     fn slot_of(&self, group: Group) -> Shared {
+        let counted = (group.generation(), 0);
         Arc::new(Mutex::new(Slot {
             group,
             parked: HashMap::new(),
@@ -121,6 +133,7 @@ impl Coordinator {
             writing: false,
             armed: None,
             warned_mixed: false,
+            counted,
         }))
     }
 
@@ -263,10 +276,19 @@ impl Coordinator {
             }
             Err(code) => return Err(code),
         }
-        self.written_out(group).await;
-        let removed = self.core.offsets.remove_group(group).await;
-        // Dead either way: a group whose tombstone failed is found again when the log is reopened.
-        self.forget(group);
+        // Not cut short when the client goes away: the group is dead already.
+        let removal = tokio::spawn(Arc::clone(self).bury(group.into()));
+        removal
+            .await
+            .unwrap_or(Err(ResponseError::UnknownServerError))
+    }
+
+    /// Removes what is stored of a dead group.
+    async fn bury(self: Arc<Self>, group: Arc<str>) -> Result<(), ResponseError> {
+        self.written_out(&group).await;
+        let removed = self.core.offsets.remove_group(&group).await;
+        // Gone either way: a group whose tombstone failed is found again when the log is reopened.
+        self.forget(&group);
         removed.map_err(|error| Refusal::from(&error).code)
     }
 
@@ -314,7 +336,14 @@ impl Coordinator {
         }
         let slot = self.slot_of(Group::new(Arc::clone(&self.config), now));
         groups.insert(group.into(), Arc::clone(&slot));
+        self.count_groups(groups.len());
         Ok(slot)
+    }
+
+    pub(super) fn count_groups(&self, groups: usize) {
+        self.metrics
+            .groups
+            .set(i64::try_from(groups).unwrap_or(i64::MAX));
     }
 
     /// A request about a group that should exist.

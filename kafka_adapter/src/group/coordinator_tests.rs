@@ -3,6 +3,7 @@
 use super::GroupConfig;
 use super::coordinator::Coordinator;
 use super::event::{Answer, Join, JoinAnswer, Leaver, Sync};
+use crate::metrics::GroupMetrics;
 use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use std::collections::BTreeMap;
@@ -49,16 +50,20 @@ async fn open(dir: TempDir, clock: Arc<Watch>) -> Broker {
     };
     let shared: Arc<dyn Clock> = clock.clone();
     let store = Store::open(dir.path(), store, shared.clone(), StoreMetrics::default()).unwrap();
-    let metrics = CoreMetrics::default();
-    let core = Core::open_with(store, CoreConfig::default(), metrics, shared.clone());
+    let core_metrics = CoreMetrics::default();
+    let core = Core::open_with(store, CoreConfig::default(), core_metrics, shared.clone());
     let core = core.await.unwrap();
-    let groups = Coordinator::open(&core, config(), RETENTION_MINUTES, shared);
+    let groups = Coordinator::open(&core, config(), RETENTION_MINUTES, shared, metrics());
     Broker {
         dir,
         clock,
         core,
         groups,
     }
+}
+
+fn metrics() -> GroupMetrics {
+    GroupMetrics::register(&twinmq_metrics::Registry::new()).unwrap()
 }
 
 async fn broker() -> Broker {
@@ -201,7 +206,10 @@ async fn a_group_survives_reopening_and_shows_in_the_roster() {
     assert_eq!(members[0].topics, vec!["t".into()]);
     assert_eq!(members[0].held, vec![("t".into(), 0)]);
     assert_eq!(members[0].host.ip().to_string(), "10.1.2.3");
+    let metrics = broker.groups.metrics.clone();
+    assert_eq!((metrics.groups.get(), metrics.members.get()), (1, 1));
     broker.leave("g", &id).await;
+    assert_eq!((metrics.members.get(), metrics.rebalances.get()), (0, 1));
     assert!(broker.core.roster.members("g").is_empty());
     let broker = broker.reopen().await;
     assert_eq!(broker.groups.describe("g").unwrap().state, "Empty");
@@ -374,7 +382,7 @@ async fn groups_are_limited() {
         ..config()
     };
     let shared: Arc<dyn Clock> = broker.clock.clone();
-    let groups = Coordinator::open(&broker.core, config, RETENTION_MINUTES, shared);
+    let groups = Coordinator::open(&broker.core, config, RETENTION_MINUTES, shared, metrics());
     assert!(matches!(groups.join("a", join()).await, Answer::Joined(_)));
     let refused = groups.join("b", join()).await;
     assert!(matches!(

@@ -16,10 +16,7 @@ impl Group {
         if self.state == State::Dead {
             refuse(reply, ResponseError::CoordinatorNotAvailable, id, out);
         } else if self.is_full_for(&id) {
-            if self.members.contains_key(&id) {
-                self.remove(&id, out);
-                self.rebalance_or_complete(now, out);
-            }
+            self.turn_away(&id, now, out);
             refuse(reply, ResponseError::GroupMaxSizeReached, id, out);
         } else if !self.understands(&join) {
             refuse(reply, ResponseError::InconsistentGroupProtocol, id, out);
@@ -32,6 +29,17 @@ impl Group {
                 Ok(()) => self.rejoin(&id, reply, &join, now, out),
                 Err(code) => refuse(reply, code, id, out),
             }
+        }
+    }
+
+    /// Nobody waits for a member that a full group refused.
+    fn turn_away(&mut self, id: &MemberId, now: Moment, out: &mut Vec<Action>) {
+        self.pending.remove(id);
+        if self.members.contains_key(id) {
+            self.remove(id, out);
+            self.rebalance_or_complete(now, out);
+        } else {
+            self.complete_if_all_joined(now, out);
         }
     }
 

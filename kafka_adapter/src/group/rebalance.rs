@@ -101,10 +101,10 @@ impl Group {
             State::PreparingRebalance(Wait::Until(until)) if until <= now.tick => {
                 self.complete(now, out);
             }
-            State::CompletingRebalance | State::Stable => {
-                if self.sync_deadline.is_some_and(|at| at <= now.tick) {
-                    self.drop_unsynced(now, out);
-                }
+            State::CompletingRebalance | State::Stable
+                if self.sync_deadline.is_some_and(|at| at <= now.tick) =>
+            {
+                self.drop_unsynced(now, out);
             }
             _ => {}
         }

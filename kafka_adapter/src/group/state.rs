@@ -215,6 +215,11 @@ impl Group {
         self.members.values()
     }
 
+    /// How many there are.
+    pub(crate) fn member_count(&self) -> usize {
+        self.members.len()
+    }
+
     /// One member.
     pub(crate) fn member(&self, id: &str) -> Option<&Member> {
         self.members.get(id)

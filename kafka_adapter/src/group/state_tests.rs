@@ -357,6 +357,21 @@ fn a_full_group_refuses_newcomers() {
 }
 
 #[test]
+fn a_rebalance_does_not_wait_for_an_id_that_was_refused() {
+    let mut stage = Stage::new();
+    stage.stable(&["a", "b"]);
+    let mut ask = fresh("p");
+    ask.id_required = true;
+    stage.join(ask);
+    let (a, b) = (stage.join(join_as("a")), stage.join(join_as("b")));
+    let c = stage.join(fresh("c"));
+    assert!(stage.waits(a) && stage.waits(b) && stage.waits(c));
+    let late = stage.join(join_as("p"));
+    assert_eq!(stage.refused(late), ResponseError::GroupMaxSizeReached);
+    assert_eq!(stage.joined(c).generation, 2);
+}
+
+#[test]
 fn protocols_must_agree() {
     for (mut join, fine) in [
         (with_protocols(fresh("b"), &["sticky"]), true),

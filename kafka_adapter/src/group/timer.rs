@@ -101,6 +101,7 @@ impl Coordinator {
         };
         if blank {
             groups.remove(name);
+            self.count_groups(groups.len());
         }
     }
 
@@ -112,6 +113,7 @@ impl Coordinator {
             .is_some_and(|shared| shared.lock().group.state() == State::Dead);
         if dead {
             groups.remove(name);
+            self.count_groups(groups.len());
         }
     }
 

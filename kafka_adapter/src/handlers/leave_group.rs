@@ -30,11 +30,11 @@ pub(crate) async fn handle(
         Ok(results) => results,
         Err(code) => return Ok(LeaveGroupResponse::default().with_error_code(code.code())),
     };
-    let codes = results
+    let mut codes = results
         .into_iter()
         .map(|result| result.err().map_or(0, |code| code.code()));
     if version < 3 {
-        let code = codes.last().unwrap_or(0);
+        let code = codes.next().unwrap_or(0);
         return Ok(LeaveGroupResponse::default().with_error_code(code));
     }
     let members = asked.into_iter().zip(codes).map(|(member, code)| {

@@ -1,6 +1,11 @@
 //! A broker with a Kafka front on a free port, a plain socket client, and record batches by hand.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod requests;
+
+#[allow(unused_imports, reason = "each test file uses its part")]
+pub(crate) use requests::*;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use kafka_protocol::protocol::{Decodable, HeaderVersion, Request};
 use std::net::SocketAddr;

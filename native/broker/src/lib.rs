@@ -11,6 +11,7 @@
 //! with the code and words of a broker that has it switched off.
 
 mod config;
+mod empty_bodies;
 mod error;
 mod filter;
 mod front;

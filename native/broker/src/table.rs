@@ -138,6 +138,10 @@ impl Serve for Door {
             dispatch(&self.front, kind, peer, &request).await
         };
         let outcome = outcome.unwrap_or_else(|refusal| {
+            tracing::debug!(
+                request = kind.name(), code = refusal.code, remark = refusal.remark,
+                peer = %peer.channel.remote(), "refused"
+            );
             let blank = Command::response_to(&request, response::SUCCESS);
             Outcome::Reply(refused(&blank, refusal))
         });

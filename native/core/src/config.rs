@@ -94,18 +94,18 @@ impl CoreConfig {
     /// The first key out of its limits.
     pub fn validate(&self) -> Result<(), (&'static str, String)> {
         if !(0..=i32::from(u16::MAX)).contains(&self.node_id) {
-            return Err(("core.node_id", "must be from 0 to 65535".to_owned()));
+            return Err(("broker.node_id", "must be from 0 to 65535".to_owned()));
         }
         if self.queues_per_topic_max == 0 || self.queues_per_topic_max > 1_000_000 {
             return Err((
-                "core.queues_per_topic_max",
+                "broker.queues_per_topic_max",
                 "must be from 1 to 1000000".to_owned(),
             ));
         }
         for (key, count) in [
-            ("core.num_partitions", self.num_partitions),
+            ("broker.num_partitions", self.num_partitions),
             (
-                "core.default_topic_queue_nums",
+                "broker.default_topic_queue_nums",
                 self.default_topic_queue_nums,
             ),
         ] {
@@ -114,35 +114,35 @@ impl CoreConfig {
             }
         }
         if self.log_retention_ms < -1 {
-            return Err(("core.log_retention_ms", "must be -1 or more".to_owned()));
+            return Err(("broker.log_retention_ms", "must be -1 or more".to_owned()));
         }
         if !(1..=60_000).contains(&self.commit_linger_ms) {
             return Err((
-                "core.commit_linger_ms",
+                "broker.commit_linger_ms",
                 "must be from 1 to 60000".to_owned(),
             ));
         }
         if self.retention_interval_ms < 100 {
             return Err((
-                "core.retention_interval_ms",
+                "broker.retention_interval_ms",
                 "must be at least 100".to_owned(),
             ));
         }
         if self.snapshot_interval_ms < 1000 {
             return Err((
-                "core.snapshot_interval_ms",
+                "broker.snapshot_interval_ms",
                 "must be at least 1000".to_owned(),
             ));
         }
         if self.snapshot_log_bytes < 1 << 20 {
             return Err((
-                "core.snapshot_log_bytes",
+                "broker.snapshot_log_bytes",
                 "must be at least 1048576".to_owned(),
             ));
         }
         Steps::parse(&self.message_delay_level)
             .map(drop)
-            .map_err(|reason| ("core.message_delay_level", reason))
+            .map_err(|reason| ("broker.message_delay_level", reason))
     }
 }
 

@@ -162,7 +162,7 @@ impl Source {
         let lags = all(&self.store, catalog, offsets, now, most);
         let incomplete = prometheus::IntGauge::new(
             "twinmq_core_lag_incomplete",
-            "1 if there are more groups and queues than the lag families show (core.lag_series_max).",
+            "1 if there are more groups and queues than the lag families show (broker.lag_series_max).",
         )?;
         incomplete.set(i64::from(lags.len() >= most));
         families.extend(incomplete.collect());

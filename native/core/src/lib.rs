@@ -70,55 +70,21 @@ impl Core {
         metrics: CoreMetrics,
         clock: SharedClock,
     ) -> Result<Self, OpenError> {
-        config
-            .validate()
-            .map_err(|(key, reason)| OpenError { part: key, reason })?;
-        let steps =
-            delay::Steps::parse(&config.message_delay_level).map_err(|reason| OpenError {
-                part: "core.message_delay_level",
-                reason,
-            })?;
         let config = Arc::new(config);
-        let levels = steps.count();
-        let table = Arc::new(offsets::Table::default());
-        let catalog = Arc::new(
-            catalog::Catalog::open(
-                store.clone(),
-                Arc::clone(&config),
-                Arc::clone(&clock),
-                Arc::clone(&table),
-                levels,
-            )
-            .await?,
-        );
+        let machines = Machines::open(&store, &config, &metrics, &clock).await?;
+        let Machines {
+            catalog,
+            offsets,
+            delays,
+            steps,
+        } = machines;
         let groups = Arc::new(groups::Groups::new(Arc::clone(&catalog)));
-        let offsets = Arc::new(
-            offsets::Offsets::open(
-                store.clone(),
-                Arc::clone(&catalog),
-                Arc::clone(&clock),
-                table,
-                metrics.clone(),
-                Duration::from_millis(config.commit_linger_ms),
-            )
-            .await?,
-        );
-        let delays = Arc::new(
-            delay::Delays::open(
-                store.clone(),
-                Arc::clone(&catalog),
-                Arc::clone(&clock),
-                metrics.clone(),
-                steps.clone(),
-            )
-            .await?,
-        );
         let producing = Arc::new(produce::Producing::new(
             store.clone(),
             Arc::clone(&config),
             Arc::clone(&catalog),
             Arc::clone(&clock),
-            levels,
+            steps.count(),
         ));
         let consuming = Arc::new(consume::Consuming::new(
             store.clone(),
@@ -168,5 +134,59 @@ impl Core {
     /// Writes what lingers, snapshots the state machines and ends the background tasks.
     pub async fn close(&self) {
         self.upkeep.close().await;
+    }
+}
+
+/// What is rebuilt from the log.
+struct Machines {
+    catalog: Arc<catalog::Catalog>,
+    offsets: Arc<offsets::Offsets>,
+    delays: Arc<delay::Delays>,
+    steps: delay::Steps,
+}
+
+impl Machines {
+    async fn open(
+        store: &Store,
+        config: &Arc<CoreConfig>,
+        metrics: &CoreMetrics,
+        clock: &SharedClock,
+    ) -> Result<Self, OpenError> {
+        let refused = |(part, reason)| OpenError { part, reason };
+        config.validate().map_err(refused)?;
+        let steps = delay::Steps::parse(&config.message_delay_level)
+            .map_err(|reason| refused(("broker.message_delay_level", reason)))?;
+        let table = Arc::new(offsets::Table::default());
+        let catalog = catalog::Catalog::open(
+            store.clone(),
+            Arc::clone(config),
+            Arc::clone(clock),
+            Arc::clone(&table),
+            steps.count(),
+        );
+        let catalog = Arc::new(catalog.await?);
+        let offsets = offsets::Offsets::open(
+            store.clone(),
+            Arc::clone(&catalog),
+            Arc::clone(clock),
+            table,
+            metrics.clone(),
+            Duration::from_millis(config.commit_linger_ms),
+        );
+        let offsets = Arc::new(offsets.await?);
+        let delays = delay::Delays::open(
+            store.clone(),
+            Arc::clone(&catalog),
+            Arc::clone(clock),
+            metrics.clone(),
+            steps.clone(),
+        );
+        let delays = Arc::new(delays.await?);
+        Ok(Self {
+            catalog,
+            offsets,
+            delays,
+            steps,
+        })
     }
 }

@@ -159,16 +159,6 @@ impl Map {
         Ok(())
     }
 
-    /// Copies published bytes out.
-    ///
-    /// # Errors
-    /// `InvalidInput` when the range is outside the map.
-    pub(crate) fn read(&self, at: usize, into: &mut [u8]) -> io::Result<()> {
-        let from = self.view(at, into.len()).ok_or_else(out_of_bounds)?;
-        into.copy_from_slice(from);
-        Ok(())
-    }
-
     /// Looks at published bytes in place; `None` when the range is outside the map.
     pub(crate) fn view(&self, at: usize, len: usize) -> Option<&[u8]> {
         // SAFETY: in bounds as checked; published bytes never change while the map lives, and the

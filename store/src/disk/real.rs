@@ -187,13 +187,13 @@ mod tests {
         map.sync(5000, 5).unwrap();
         file.write_back(0, 8192).unwrap();
         let bytes = map.bytes(5000, 5).unwrap();
+        assert_eq!(map.view(5000, 5), Some(&b"hello"[..]));
         let mut back = [0; 5];
-        map.read(5000, &mut back).unwrap();
         drop(map);
         assert_eq!(&bytes[..], b"hello"); // keeps the map alive
-        assert_eq!(&back, b"hello");
         let again = disk.open_read(&path).unwrap();
         assert_eq!(again.read_at(5000, &mut back).unwrap(), 5);
+        assert_eq!(&back, b"hello");
         assert_eq!(again.read_at((1 << 20) - 2, &mut back).unwrap(), 2);
         assert!(again.write_at(0, b"x").is_err());
         assert!(matches!(

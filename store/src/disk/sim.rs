@@ -502,7 +502,11 @@ impl DiskFile for SimFile {
         // Writing makes a sector dirty again, even with what it holds.
         let first = at / SECTOR_BYTES * SECTOR_BYTES;
         let mut durable = self.inode.durable.lock();
-        let touched: Vec<_> = durable.forgotten.range(first..end).map(|(s, _)| *s).collect();
+        let touched: Vec<_> = durable
+            .forgotten
+            .range(first..end)
+            .map(|(s, _)| *s)
+            .collect();
         for sector in touched {
             durable.forgotten.remove(&sector);
         }

@@ -157,7 +157,7 @@ impl Seen {
                 rows: 1,
                 start: row.base,
                 end: row.next(),
-                record_time: row.record_time,
+                record_time: row.record_time.max(Timestamp::UNKNOWN),
                 bytes: u64::from(row.size),
             }),
         }

@@ -182,13 +182,6 @@ impl Rows {
         None
     }
 
-    /// First offset in memory.
-    pub(crate) fn first(&self) -> Option<QueueOffset> {
-        let blocks = self.0.read();
-        let first = blocks.front()?;
-        (first.len() > 0).then(|| first.base(0))
-    }
-
     /// Blocks from the one that holds `from` on, enough for `rows` rows; `None` when `from` lies
     /// before the first row in memory, or none is.
     pub(crate) fn from(&self, from: QueueOffset, rows: usize) -> Option<Blocks> {
@@ -287,7 +280,9 @@ impl Pen {
     /// How many blocks of each size are missing, once a pool has run half empty.
     pub(crate) fn wanted(&self) -> Option<[usize; 3]> {
         let low = (0..3).any(|class| self.pool[class].len() < POOL_BLOCKS[class] / 2);
-        low.then(|| std::array::from_fn(|class| POOL_BLOCKS[class].saturating_sub(self.pool[class].len())))
+        low.then(|| {
+            std::array::from_fn(|class| POOL_BLOCKS[class].saturating_sub(self.pool[class].len()))
+        })
     }
 
     /// Puts blocks in, made outside the lock by [`fresh`].
@@ -342,7 +337,9 @@ mod tests {
         assert_eq!(rows.end_at(LogOffset(801)), Some(QueueOffset(4)));
         assert_eq!(rows.end_at(LogOffset(0)), None);
         let blocks = rows.from(QueueOffset(1001), 10).unwrap();
-        let n = blocks[0].search(blocks[0].len(), |n| blocks[0].row(QueueNumber(20), n).next() <= QueueOffset(1001));
+        let n = blocks[0].search(blocks[0].len(), |n| {
+            blocks[0].row(QueueNumber(20), n).next() <= QueueOffset(1001)
+        });
         assert_eq!(blocks[0].row(QueueNumber(20), n), row(500));
     }
 
@@ -354,7 +351,8 @@ mod tests {
         }
         let (gone, emptied) = rows.drop_below(LogOffset(72 * 800));
         assert_eq!((gone, emptied), (72, false));
-        assert_eq!(rows.first(), Some(QueueOffset(144)));
+        assert!(rows.from(QueueOffset(143), 1).is_none());
+        assert!(rows.from(QueueOffset(144), 1).is_some());
         assert_eq!(rows.drop_below(LogOffset(u64::MAX)), (28, true));
         assert!(rows.from(QueueOffset(0), 1).is_none());
     }

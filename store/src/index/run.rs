@@ -221,11 +221,6 @@ impl IndexRun {
         self.time
     }
 
-    /// How many rows it has.
-    pub(crate) fn row_count(&self) -> u64 {
-        self.rows.records
-    }
-
     fn page<R: Record>(
         &self,
         access: Access,
@@ -418,27 +413,6 @@ impl IndexRun {
         let before = |row: &DiskRow| row.store_time(self.time) < time;
         let (_, row) = self.search(access, ROWS, self.rows, self.range(line), before)?;
         row.map(|row| self.row(line.queue, row)).transpose()
-    }
-
-    /// The queue's last row stored at or before `time`.
-    pub(crate) fn upper(
-        &self,
-        access: Access,
-        line: &QueueLine,
-        time: Timestamp,
-    ) -> Result<Option<Row>, RunError> {
-        let range = self.range(line);
-        let before = |row: &DiskRow| row.store_time(self.time) <= time;
-        let (place, _) = self.search(access, ROWS, self.rows, range.clone(), before)?;
-        if place == range.start {
-            return Ok(None);
-        }
-        let mut found = None;
-        self.scan(access, line, place - 1, |row| {
-            found = Some(row);
-            false
-        })?;
-        Ok(found)
     }
 
     /// The queue's first row, in queue order from `from` on, whose record time reaches `time`.

@@ -3,11 +3,11 @@
 //! Promises: a run covers only what is both on disk and readable; the ledger's snapshot is there before the run
 //! that needs it; rows leave memory only once the run that has them is listed. Leaves out the run's bytes.
 
+use super::Row;
 use super::build::{self, QueueEnds, Stretch};
 use super::rows::{Blocks, Pen};
 use super::run::{IndexRun, RunError};
 use super::runs::Runs;
-use super::Row;
 use crate::bell::Bell;
 use crate::clock::Clock;
 use crate::disk::Disk;
@@ -51,7 +51,9 @@ pub(crate) struct Seal {
 
 /// The name of a run's file.
 pub(crate) fn path(paths: &Paths, start: LogOffset, end: LogOffset) -> PathBuf {
-    paths.index.join(format!("{:020}-{:020}.run", start.0, end.0))
+    paths
+        .index
+        .join(format!("{:020}-{:020}.run", start.0, end.0))
 }
 
 /// Reads a run's name.
@@ -105,12 +107,21 @@ impl Seal {
         reigns: &[(Reign, LogOffset)],
     ) -> io::Result<LogOffset> {
         let start = self.start();
-        let parts = self.parts();
+        let mut parts = self.parts();
         let first = |part: &Part| part.rows(start, end).next();
-        let oldest = parts.iter().filter_map(first).map(|row| row.store_time).min();
+        let oldest = parts
+            .iter()
+            .filter_map(first)
+            .map(|row| row.store_time)
+            .min();
         let time = oldest.unwrap_or(Timestamp(0));
         let end = split(&parts, start, end, time);
         let ends = self.ends(end);
+        // A queue may have been dropped meanwhile.
+        parts.retain(|part| {
+            let found = ends.binary_search_by_key(&part.queue, |ends| ends.queue);
+            found.is_ok()
+        });
         let starts = self.starts(start, end);
         let aborted = self.aborted(start, end);
         let row_count = parts.iter().map(|part| part.count(start, end) as u64).sum();
@@ -286,13 +297,21 @@ impl Sealer {
             self.flusher.ring();
             std::thread::sleep(Duration::from_millis(2));
         }
-        snapshot::write(&*self.seal.disk, &self.seal.paths.snapshots, LEDGER, end, &image)?;
+        snapshot::write(
+            &*self.seal.disk,
+            &self.seal.paths.snapshots,
+            LEDGER,
+            end,
+            &image,
+        )?;
         let end = self.seal.write(end, &self.reigns)?;
         let bound = self.lane.with(|ledger, _| ledger.bound());
         let mut from = 0;
         while from < bound {
             let to = (from + QUEUES_AT_ONCE).min(bound);
-            let gone = self.lane.with(|_, pen| self.seal.release(from..to, end, pen));
+            let gone = self
+                .lane
+                .with(|_, pen| self.seal.release(from..to, end, pen));
             self.room.remove_rows(gone);
             from = to;
         }

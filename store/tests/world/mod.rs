@@ -1,4 +1,5 @@
 //! The model, the store beside it, and one function per operation.
+#![allow(clippy::unwrap_used, reason = "a failed expectation ends the test")]
 
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,16 +19,16 @@ const DISK_BYTES: u64 = 256 << 20;
 
 /// An entry to be made.
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub queue: u8,
-    pub span: u32,
-    pub bytes: u32,
-    pub time: i8,
+pub(crate) struct Plan {
+    pub(crate) queue: u8,
+    pub(crate) span: u32,
+    pub(crate) bytes: u32,
+    pub(crate) time: i8,
 }
 
 /// What an idempotent producer does.
 #[derive(Clone, Copy, Debug)]
-pub enum Tamper {
+pub(crate) enum Tamper {
     Next,
     Again(u8),
     Gap,
@@ -37,7 +38,7 @@ pub enum Tamper {
 
 /// A step of a transaction.
 #[derive(Clone, Copy, Debug)]
-pub enum Turn {
+pub(crate) enum Turn {
     Batch,
     Commit,
     Abort,
@@ -45,14 +46,38 @@ pub enum Turn {
 
 /// An operation.
 #[derive(Clone, Debug)]
-pub enum Op {
-    Append { plans: Vec<Plan>, synced: bool },
+pub(crate) enum Op {
+    Append {
+        plans: Vec<Plan>,
+        synced: bool,
+    },
     Each(Vec<Plan>),
-    Idempotent { queue: u8, producer: u8, span: u32, tamper: Tamper },
-    Transact { queue: u8, producer: u8, turn: Turn },
-    Read { queue: u8, percent: u8, bytes_max: u32, entries_max: u32, committed: bool },
-    Search { queue: u8, percent: u8 },
-    Raise { queue: u8, percent: u8 },
+    Idempotent {
+        queue: u8,
+        producer: u8,
+        span: u32,
+        tamper: Tamper,
+    },
+    Transact {
+        queue: u8,
+        producer: u8,
+        turn: Turn,
+    },
+    Read {
+        queue: u8,
+        percent: u8,
+        bytes_max: u32,
+        entries_max: u32,
+        committed: bool,
+    },
+    Search {
+        queue: u8,
+        percent: u8,
+    },
+    Raise {
+        queue: u8,
+        percent: u8,
+    },
     Drop(u8),
     Snapshot(u16),
     FailSync,
@@ -114,7 +139,7 @@ struct QueueModel {
 impl QueueModel {
     fn stable(&self) -> u64 {
         let open = self.producers.values().filter_map(|p| p.open).min();
-        open.unwrap_or(self.next)
+        open.map_or(self.next, |open| open.max(self.first))
     }
 
     fn apply(&mut self, entry: &Entry) {
@@ -182,7 +207,10 @@ impl State {
         self.queues.get(&queue.0).cloned().unwrap_or_default()
     }
     fn matches(&self, store: &Store) -> bool {
-        let changes = store.ends(QueueNumber::FIRST_OFFSETS, Upto::default()).end.0;
+        let changes = store
+            .ends(QueueNumber::FIRST_OFFSETS, Upto::default())
+            .end
+            .0;
         changes == self.changes
             && QUEUES.map(QueueNumber).all(|number| {
                 let (queue, ends) = (self.of(number), store.ends(number, Upto::default()));
@@ -192,7 +220,7 @@ impl State {
 }
 
 /// Store and model side by side.
-pub struct World {
+pub(crate) struct World {
     disk: SimDisk,
     store: Option<Store>,
     runtime: tokio::runtime::Runtime,
@@ -224,7 +252,7 @@ fn config() -> StoreConfig {
 }
 
 impl World {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
@@ -247,7 +275,7 @@ impl World {
         world
     }
 
-    pub fn run(mut self, ops: &[Op]) {
+    pub(crate) fn run(mut self, ops: &[Op]) {
         for op in ops {
             self.step(op);
         }
@@ -263,11 +291,26 @@ impl World {
                 self.append(drafts, *synced);
             }
             Op::Each(plans) => self.each(plans),
-            Op::Idempotent { queue, producer, span, tamper } => {
+            Op::Idempotent {
+                queue,
+                producer,
+                span,
+                tamper,
+            } => {
                 self.idempotent(*queue, *producer, *span, *tamper);
             }
-            Op::Transact { queue, producer, turn } => self.transact(*queue, *producer, *turn),
-            Op::Read { queue, percent, bytes_max, entries_max, committed } => {
+            Op::Transact {
+                queue,
+                producer,
+                turn,
+            } => self.transact(*queue, *producer, *turn),
+            Op::Read {
+                queue,
+                percent,
+                bytes_max,
+                entries_max,
+                committed,
+            } => {
                 self.read(*queue, *percent, *bytes_max, *entries_max, *committed);
             }
             Op::Search { queue, percent } => self.search(*queue, *percent),
@@ -299,7 +342,10 @@ impl World {
             Arc::clone(&self.clock) as Arc<dyn Clock>,
             StoreMetrics::default(),
         );
-        let store = store.unwrap_or_else(|error| panic!("not opened: {error} ({error:?})"));
+        let store = store.unwrap_or_else(|error| {
+            let report = twinmq_store::verify::verify_on(&self.disk, Path::new(DIR));
+            panic!("not opened: {error} ({error:?}): {report:?}");
+        });
         assert!(store.reign() > self.reign, "reigns only rise");
         self.reign = store.reign();
         self.store = Some(store);
@@ -309,7 +355,11 @@ impl World {
     fn restart(&mut self, how: &Op) {
         let store = self.store.take().unwrap();
         let synced = store.progress().synced;
-        let by_mark = self.runs.iter().take_while(|(end, _)| *end <= synced).count();
+        let by_mark = self
+            .runs
+            .iter()
+            .take_while(|(end, _)| *end <= synced)
+            .count();
         self.synced = self.synced.max(by_mark);
         match how {
             Op::Crash => self.disk = self.disk.crash(),
@@ -344,11 +394,13 @@ impl World {
         self.runs.truncate(kept);
         self.synced = kept;
         self.state = state;
-        let entries = self.runs.iter().filter_map(|(_, run)| match run {
+        let mut entries = self.runs.iter().filter_map(|(_, run)| match run {
             Run::Entries(entries) => entries.last(),
             _ => None,
         });
-        self.last_time = entries.last().map_or(0, |entry| entry.receipt.store_time.0);
+        self.last_time = entries
+            .next_back()
+            .map_or(0, |entry| entry.receipt.store_time.0);
         self.check_all();
     }
 
@@ -360,7 +412,11 @@ impl World {
             if queue.dropped {
                 continue;
             }
-            assert_eq!((ends.first.0, ends.end.0), (queue.first, queue.next), "{number}");
+            assert_eq!(
+                (ends.first.0, ends.end.0),
+                (queue.first, queue.next),
+                "{number}"
+            );
             assert_eq!(ends.stable.0, queue.stable(), "{number}");
             let mut from = queue.first;
             let mut read = Vec::new();
@@ -370,13 +426,19 @@ impl World {
                 from = page.next.0;
                 read.extend(page.entries);
             }
-            let expected: Vec<_> = queue.entries.iter().filter(|e| e.next() > queue.first).collect();
+            let expected: Vec<_> = queue
+                .entries
+                .iter()
+                .filter(|e| e.next() > queue.first)
+                .collect();
             assert_eq!(read.len(), expected.len(), "{number}");
             for (stored, entry) in read.iter().zip(expected) {
                 check(stored, entry);
             }
             let (from, to) = (QueueOffset(queue.first), QueueOffset(queue.next));
-            let aborted = self.runtime.block_on(self.store().aborted(number, from, to));
+            let aborted = self
+                .runtime
+                .block_on(self.store().aborted(number, from, to));
             let expected = queue.aborted.iter().filter(|a| a.last >= from).copied();
             assert_eq!(aborted.unwrap(), expected.collect::<Vec<_>>(), "{number}");
         }
@@ -400,7 +462,10 @@ impl World {
             bytes_max,
             entries_max,
             scan_max: 10_000,
-            upto: Upto { synced: false, committed },
+            upto: Upto {
+                synced: false,
+                committed,
+            },
             pass: None,
         }))
     }
@@ -422,8 +487,16 @@ impl World {
         ];
         let fits = |place: &&(u8, Fill)| place.0 + 8 <= head;
         Draft {
-            kind: if plan.span == 1 { Kind::Message } else { Kind::Batch },
-            flags: if plan.time % 4 == 0 { Flags::MIXED_TAGS } else { Flags::default() },
+            kind: if plan.span == 1 {
+                Kind::Message
+            } else {
+                Kind::Batch
+            },
+            flags: if plan.time % 4 == 0 {
+                Flags::MIXED_TAGS
+            } else {
+                Flags::default()
+            },
             queue: QueueNumber(QUEUES.start + u32::from(plan.queue)),
             span: plan.span,
             record_time: Timestamp(i64::from(plan.time)),
@@ -434,20 +507,28 @@ impl World {
             places: places
                 .iter()
                 .filter(fits)
-                .map(|(at, fill)| Place { at: *at, fill: *fill })
+                .map(|(at, fill)| Place {
+                    at: *at,
+                    fill: *fill,
+                })
                 .collect(),
             payload: Bytes::from(payload),
         }
     }
 
     fn dropped(&self, drafts: &[Draft]) -> bool {
-        drafts.iter().any(|draft| self.state.of(draft.queue).dropped)
+        drafts
+            .iter()
+            .any(|draft| self.state.of(draft.queue).dropped)
     }
 
     fn append(&mut self, drafts: Vec<Draft>, synced: bool) {
         let answer = self.runtime.block_on(self.store().append(&drafts));
         if self.broken {
-            assert!(matches!(answer, Err(AppendError::Closed { .. })), "{answer:?}");
+            assert!(
+                matches!(answer, Err(AppendError::Closed { .. })),
+                "{answer:?}"
+            );
             return;
         }
         if self.dropped(&drafts) {
@@ -455,7 +536,10 @@ impl World {
             return;
         }
         if run_bytes(&drafts) > config().run_bytes_max {
-            assert!(matches!(answer, Err(AppendError::TooLarge { .. })), "{answer:?}");
+            assert!(
+                matches!(answer, Err(AppendError::TooLarge { .. })),
+                "{answer:?}"
+            );
             return;
         }
         let receipts = answer.unwrap();
@@ -497,9 +581,15 @@ impl World {
         assert_eq!(answers.len(), drafts.len());
         for (draft, answer) in drafts.into_iter().zip(answers) {
             if self.broken {
-                assert!(matches!(answer, Err(AppendError::Closed { .. })), "{answer:?}");
+                assert!(
+                    matches!(answer, Err(AppendError::Closed { .. })),
+                    "{answer:?}"
+                );
             } else if self.dropped(std::slice::from_ref(&draft)) {
-                assert!(matches!(answer, Err(AppendError::QueueDropped { .. })), "{answer:?}");
+                assert!(
+                    matches!(answer, Err(AppendError::QueueDropped { .. })),
+                    "{answer:?}"
+                );
             } else {
                 let receipt = answer.unwrap();
                 let entry = self.received(draft, receipt);
@@ -509,7 +599,12 @@ impl World {
     }
 
     fn idempotent(&mut self, queue: u8, producer: u8, span: u32, tamper: Tamper) {
-        let plan = Plan { queue, span, bytes: 100 + span * 40, time: 50 };
+        let plan = Plan {
+            queue,
+            span,
+            bytes: 100 + span * 40,
+            time: 50,
+        };
         let mut draft = self.draft(&plan);
         let model = self.state.of(draft.queue);
         if self.broken || model.dropped {
@@ -524,7 +619,9 @@ impl World {
             Tamper::Next => None,
             Tamper::Again(back) => {
                 let place = known.batches.len().wrapping_sub(usize::from(back));
-                let Some(old) = known.batches.get(place) else { return };
+                let Some(old) = known.batches.get(place) else {
+                    return;
+                };
                 first = old.0;
                 draft.span = u32::try_from(old.1 - old.0 + 1).unwrap();
                 again = Some(old.2);
@@ -544,8 +641,14 @@ impl World {
             }
             Tamper::Gap | Tamper::OldEpoch => return,
         };
-        draft.producer = Some(Producer { id, epoch, first_sequence: first });
-        let answer = self.runtime.block_on(self.store().append(std::slice::from_ref(&draft)));
+        draft.producer = Some(Producer {
+            id,
+            epoch,
+            first_sequence: first,
+        });
+        let answer = self
+            .runtime
+            .block_on(self.store().append(std::slice::from_ref(&draft)));
         match (refused, again) {
             (Some(as_expected), _) => {
                 let error = answer.unwrap_err();
@@ -565,7 +668,12 @@ impl World {
     }
 
     fn transact(&mut self, queue: u8, producer: u8, turn: Turn) {
-        let mut draft = self.draft(&Plan { queue, span: 1, bytes: 90, time: 7 });
+        let mut draft = self.draft(&Plan {
+            queue,
+            span: 1,
+            bytes: 90,
+            time: 7,
+        });
         let model = self.state.of(draft.queue);
         let id = u64::from(producer);
         let known = model.producers.get(&id).cloned().unwrap_or_default();
@@ -579,7 +687,11 @@ impl World {
         };
         draft.kind = Kind::Batch;
         draft.flags = flags;
-        draft.producer = Some(Producer { id, epoch: 0, first_sequence });
+        draft.producer = Some(Producer {
+            id,
+            epoch: 0,
+            first_sequence,
+        });
         self.append(vec![draft], false);
         if !self.broken && !model.dropped {
             let number = QueueNumber(QUEUES.start + u32::from(queue));
@@ -601,21 +713,39 @@ impl World {
             return;
         }
         let page = page.unwrap();
-        let limit = if committed { queue.stable() } else { queue.next };
-        assert_eq!((page.ends.first.0, page.ends.end.0), (queue.first, queue.next));
-        let expected = queue.entries.iter().filter(|e| e.next() > from && e.base() < limit);
+        let limit = if committed {
+            queue.stable()
+        } else {
+            queue.next
+        };
+        assert_eq!(
+            (page.ends.first.0, page.ends.end.0),
+            (queue.first, queue.next)
+        );
+        let expected = queue
+            .entries
+            .iter()
+            .filter(|e| from < limit && e.next() > from && e.base() < limit);
         let expected: Vec<_> = expected.collect();
         assert!(page.entries.len() <= entries_max as usize);
         assert!(!page.entries.is_empty() || expected.is_empty());
         for (stored, entry) in page.entries.iter().zip(&expected) {
             check(stored, entry);
         }
-        let last = page.entries.last().map_or(from, |stored| stored.header.next().0);
+        let last = page
+            .entries
+            .last()
+            .map_or(from, |stored| stored.header.next().0);
         assert!(page.next.0 >= last.min(limit));
         let taken = page.entries.split_last().map_or(0, |(_, rest)| {
-            rest.iter().map(|stored| stored.payload.len()).sum::<usize>()
+            rest.iter()
+                .map(|stored| stored.payload.len())
+                .sum::<usize>()
         });
-        assert!(taken <= bytes_max as usize, "{taken} bytes before the last entry");
+        assert!(
+            taken <= bytes_max as usize,
+            "{taken} bytes before the last entry"
+        );
     }
 
     fn search(&mut self, queue: u8, percent: u8) {
@@ -624,17 +754,27 @@ impl World {
         if queue.dropped {
             return;
         }
-        let kept: Vec<_> = queue.entries.iter().filter(|e| e.next() > queue.first).collect();
+        let kept: Vec<_> = queue
+            .entries
+            .iter()
+            .filter(|e| e.next() > queue.first)
+            .collect();
         let Some(entry) = kept.get(kept.len() * usize::from(percent) / 101) else {
             return;
         };
         let (store, upto) = (self.store(), Upto::default());
         self.runtime.block_on(async {
             let time = entry.receipt.store_time;
-            let lower = store.offset_at(number, time, Boundary::Lower, upto).await.unwrap();
+            let lower = store
+                .offset_at(number, time, Boundary::Lower, upto)
+                .await
+                .unwrap();
             let expected = kept.iter().find(|e| e.receipt.store_time >= time).unwrap();
             assert_eq!(lower.0, expected.base().max(queue.first));
-            let upper = store.offset_at(number, time, Boundary::Upper, upto).await.unwrap();
+            let upper = store
+                .offset_at(number, time, Boundary::Upper, upto)
+                .await
+                .unwrap();
             let expected = kept.iter().rfind(|e| e.receipt.store_time <= time).unwrap();
             assert!(upper.0 >= expected.base() && upper.0 < expected.next().max(queue.first + 1));
             let within = QueueOffset(entry.next() - 1);
@@ -654,14 +794,21 @@ impl World {
             );
             let found = store.latest_record(number, upto).await.unwrap().unwrap();
             let highest = kept.iter().map(|e| e.draft.record_time).max().unwrap();
-            let expected = kept.iter().find(|e| e.draft.record_time == highest).unwrap();
+            let expected = kept
+                .iter()
+                .find(|e| e.draft.record_time == highest)
+                .unwrap();
             assert_eq!(found.header.base.0, expected.base());
         });
     }
 
     /// Notes a change of queue 1, if there was one.
     fn changed(&mut self, run: Run) -> bool {
-        let changes = self.store().ends(QueueNumber::FIRST_OFFSETS, Upto::default()).end.0;
+        let changes = self
+            .store()
+            .ends(QueueNumber::FIRST_OFFSETS, Upto::default())
+            .end
+            .0;
         if changes == self.state.changes {
             return false;
         }
@@ -717,13 +864,21 @@ impl World {
             return;
         }
         self.disk.fail(Call::MapSync, 0);
-        let draft = self.draft(&Plan { queue: 5, span: 1, bytes: 300, time: 1 });
+        let draft = self.draft(&Plan {
+            queue: 5,
+            span: 1,
+            bytes: 300,
+            time: 1,
+        });
         if self.dropped(std::slice::from_ref(&draft)) {
             self.disk.fail(Call::MapSync, u64::MAX);
             return;
         }
         // The flusher may have met the failure already.
-        match self.runtime.block_on(self.store().append(std::slice::from_ref(&draft))) {
+        match self
+            .runtime
+            .block_on(self.store().append(std::slice::from_ref(&draft)))
+        {
             Ok(receipts) => {
                 let receipt = receipts[0];
                 let entry = self.received(draft, receipt);
@@ -754,8 +909,14 @@ fn check(stored: &Stored, entry: &Entry) {
     assert_eq!((header.queue, header.base), (draft.queue, receipt.base));
     assert_eq!((header.span, header.kind), (draft.span, draft.kind));
     assert_eq!(Flags(header.flags.0 & !Flags::LAST_OF_RUN.0), draft.flags);
-    assert_eq!((header.store_time, header.reign), (receipt.store_time, receipt.reign));
-    assert_eq!((header.record_time, header.tag_hash), (draft.record_time, draft.tag_hash));
+    assert_eq!(
+        (header.store_time, header.reign),
+        (receipt.store_time, receipt.reign)
+    );
+    assert_eq!(
+        (header.record_time, header.tag_hash),
+        (draft.record_time, draft.tag_hash)
+    );
     assert_eq!(header.producer, draft.producer);
     let mut expected = draft.payload.to_vec();
     for place in &draft.places {
@@ -771,5 +932,9 @@ fn check(stored: &Stored, entry: &Entry) {
         };
         expected[at..at + 8].copy_from_slice(&value.to_be_bytes());
     }
-    assert!(stored.payload == expected, "payload of {} differs", header.log_offset);
+    assert!(
+        stored.payload == expected,
+        "payload of {} differs",
+        header.log_offset
+    );
 }

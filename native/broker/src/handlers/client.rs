@@ -66,10 +66,10 @@ impl Clients {
                 .await?;
         }
         for producer in &beat.producer_data_set {
-            peer.produces(&producer.group_name);
             self.members
                 .producer(&producer.group_name, client.clone())
                 .map_err(|_| too_many())?;
+            peer.produces(&producer.group_name);
         }
         let mut reply = Command::response_to(request, response::SUCCESS);
         reply.fields.set("IS_SUPPORT_HEART_BEAT_V2", "true");
@@ -106,7 +106,6 @@ impl Clients {
                 self.registered.wait().await;
             }
         }
-        peer.consumes(name);
         let key = |topic: &str| match self.topics.catalog.by_native(topic) {
             Some(known) => known.key().clone(),
             None => Arc::from(topic),
@@ -115,6 +114,7 @@ impl Clients {
             .members
             .consumer(data, client.clone(), keep, key)
             .map_err(|_| too_many())?;
+        peer.consumes(name);
         if peer.channel.is_closed() {
             // It went while the group was being made; nobody else would take it out again.
             self.closed(peer);

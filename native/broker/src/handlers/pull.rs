@@ -5,6 +5,7 @@
 //! Filters by TAG, from the group's heartbeat or, with flag 4, from the request. SQL92 is refused
 //! (1), as by a broker with `enablePropertyFilter=false`. suggestWhichBrokerId is always 0.
 
+use crate::empty_bodies;
 use crate::error::Refusal;
 use crate::filter;
 use crate::handlers::window::Window;
@@ -105,6 +106,7 @@ impl Pulling {
             bytes_max,
             filter,
             reply: Command::response_to(request, response::SUCCESS),
+            fill_empty: empty_bodies::are_fatal_to(request),
         };
         Ok(window.start(hold).await)
     }

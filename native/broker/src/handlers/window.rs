@@ -2,6 +2,7 @@
 //! codes, their remarks and where to go on are those of RocketMQ's `DefaultMessageStore.getMessage`
 //! and `PullMessageProcessor`.
 
+use crate::empty_bodies;
 use crate::error::Refusal;
 use crate::resets::Resets;
 use crate::tallies::Tallies;
@@ -32,6 +33,8 @@ pub(crate) struct Window {
     pub(crate) bytes_max: u32,
     pub(crate) filter: Filter,
     pub(crate) reply: Command,
+    /// The client fails on messages without a body.
+    pub(crate) fill_empty: bool,
 }
 
 /// What a look at the queue came to.
@@ -97,6 +100,8 @@ impl Window {
                 response::PULL_RETRY_IMMEDIATELY => {
                     self.from = found.next;
                     if Instant::now() < deadline {
+                        // A long stretch of other tags is no reason to keep a worker.
+                        tokio::task::yield_now().await;
                         continue;
                     }
                     return Some(self.answer(found));
@@ -233,7 +238,11 @@ impl Window {
                     bytes as u64,
                     now_ms,
                 );
-                reply.chunks = messages.chunks;
+                reply.chunks = if self.fill_empty {
+                    empty_bodies::filled(messages.chunks)
+                } else {
+                    messages.chunks
+                };
             }
             None => self.tallies.missed(),
         }

@@ -10,7 +10,7 @@ use twinmq_remoting::bodies::MessageQueue;
 use twinmq_remoting::bodies::group::ConsumerList;
 use twinmq_remoting::bodies::lock::{LockQueues, LockedQueues};
 use twinmq_remoting::code::{request as code, response};
-use twinmq_remoting::{Caller, Channel, Command, Limits, Outcome, Serve, json};
+use twinmq_remoting::{Caller, Channel, Command, Language, Limits, Outcome, Serve, json};
 
 #[tokio::test]
 async fn a_pull_is_answered_as_its_offset_deserves() {
@@ -107,6 +107,26 @@ async fn a_pull_is_answered_as_its_offset_deserves() {
     let mut sql = pull_from("g", "P", 0, 0, 4, 0, "a > 1");
     sql.fields.set("expressionType", "SQL92");
     assert_eq!(call(&caller, sql).await.code, response::SYSTEM_ERROR);
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn old_java_clients_get_a_body_where_there_is_none() {
+    let broker = start().await;
+    let caller = broker.connect().await;
+    call(&caller, send_to("E", 0, "", "")).await;
+    call(&caller, send_to("E", 0, "", "full")).await;
+    let mut pull = pull_from("g", "E", 0, 0, 4, 0, "*");
+    let new = call(&caller, pull.clone()).await;
+    assert_eq!(messages(&new.body)[0].body, b"");
+    pull.version = 395; // V4_9_1
+    let old = call(&caller, pull.clone()).await;
+    let found = messages(&old.body);
+    assert_eq!((found[0].body, found[1].body), (&[0][..], &b"full"[..]));
+    assert!(found[0].body_crc_is_right());
+    pull.language = Language::CPP;
+    let other = call(&caller, pull).await;
+    assert_eq!(messages(&other.body)[0].body, b"");
     broker.stop().await;
 }
 

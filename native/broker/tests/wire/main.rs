@@ -3,4 +3,5 @@
 mod admin;
 mod broker;
 mod consuming;
+mod registering;
 mod sending;

@@ -62,6 +62,17 @@ async fn a_message_comes_back_as_it_was_sent_with_the_brokers_marks() {
     .await;
     assert_eq!(viewed.code, response::SUCCESS, "{viewed:?}");
     assert_eq!(messages(&viewed.body)[0].body, b"hello");
+
+    let metrics = broker.registry.text();
+    for line in [
+        r#"twinmq_native_requests_total{code="0",request="send_message_v2"} 1"#,
+        r#"twinmq_native_requests_total{code="0",request="pull_message"} 1"#,
+        "rocketmq_messages_in_total 1",
+        "rocketmq_throughput_in_total 5",
+        "rocketmq_messages_out_total 1",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
     broker.stop().await;
 }
 

@@ -118,7 +118,7 @@ impl Session {
         }
     }
 
-    fn to_the_end(&mut self, key: &Key) {
+    fn move_last(&mut self, key: &Key) {
         if let Some(place) = self.places.get_mut(key)
             && let Some(cached) = self.order.remove(place)
         {
@@ -336,7 +336,7 @@ impl Sessions {
                 .and_then(|place| session.order.get_mut(place));
             told.push(cached.is_some_and(|cached| cached.tell(*seen)));
             if seen.records {
-                session.to_the_end(&key);
+                session.move_last(&key);
             }
         }
         Ok(told)

@@ -1,5 +1,6 @@
 //! A broker with a Kafka front on a free port, a plain socket client, and record batches by hand.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod requests;
 

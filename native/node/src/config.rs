@@ -19,7 +19,7 @@ use twinmq_store::StoreConfig;
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct NodeConfig {
+pub(crate) struct NodeConfig {
     /// Where everything is kept. Created if absent.
     pub data_dir: PathBuf,
     /// Milliseconds that a stop waits for requests under way. 0 to 600000.
@@ -45,7 +45,7 @@ pub struct NodeConfig {
 /// What is logged, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct LogConfig {
+pub(crate) struct LogConfig {
     /// `error`, `warn`, `info`, `debug`, or a filter such as `info,twinmq_store=debug`.
     pub level: String,
     /// One JSON object a line instead of text.
@@ -55,7 +55,7 @@ pub struct LogConfig {
 /// The HTTP port: `/metrics`, `/healthz`, `/readyz`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
+pub(crate) struct HttpConfig {
     /// Where it listens.
     pub listen: SocketAddr,
 }
@@ -100,7 +100,7 @@ impl NodeConfig {
     /// # Errors
     /// A file that cannot be read, a key that does not exist, a value out of its limits; the message
     /// names the key.
-    pub fn load(
+    pub(crate) fn load(
         file: Option<&Path>,
         environment: impl Iterator<Item = (String, String)>,
         flags: &[String],

@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A start that failed.
 #[derive(Debug)]
-pub struct StartError {
+pub(crate) struct StartError {
     part: String,
     reason: String,
 }
 
 impl StartError {
     /// A part that failed, with its reason and all that lies below it.
-    pub fn new(part: &str, error: &dyn std::error::Error) -> Self {
+    pub(crate) fn new(part: &str, error: &dyn std::error::Error) -> Self {
         let mut reason = error.to_string();
         let mut below = error.source();
         while let Some(cause) = below {
@@ -25,7 +25,7 @@ impl StartError {
     }
 
     /// A setting that does not do.
-    pub fn config(place: &str, error: &dyn fmt::Display) -> Self {
+    pub(crate) fn config(place: &str, error: &dyn fmt::Display) -> Self {
         Self {
             part: place.to_owned(),
             reason: error.to_string(),

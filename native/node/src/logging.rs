@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 ///
 /// # Errors
 /// A level that cannot be read, or logging was started before.
-pub fn start(config: &LogConfig) -> Result<(), StartError> {
+pub(crate) fn start(config: &LogConfig) -> Result<(), StartError> {
     let filter =
         EnvFilter::try_new(&config.level).map_err(|error| StartError::new("log.level", &error))?;
     let lines = tracing_subscriber::fmt()

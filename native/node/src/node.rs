@@ -265,7 +265,13 @@ fn kafka_facts(config: &NodeConfig, bound: &[Bound]) -> Vec<(String, String)> {
         ("twinmqNodeId".to_owned(), config.broker.node_id.to_string()),
         ("twinmqKafkaListeners".to_owned(), listeners.join(",")),
     ];
-    facts.extend(config.kafka.rack.iter().map(|rack| ("twinmqRack".to_owned(), rack.clone())));
+    facts.extend(
+        config
+            .kafka
+            .rack
+            .iter()
+            .map(|rack| ("twinmqRack".to_owned(), rack.clone())),
+    );
     facts
 }
 

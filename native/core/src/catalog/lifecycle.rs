@@ -43,7 +43,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Deletes a topic, its records and all committed offsets of it, by [`Topic::key`].
+    /// Deletes a topic, its records and all committed offsets of it, by [`Topic::key`](super::Topic::key).
     ///
     /// # Errors
     /// See [`CatalogError`].

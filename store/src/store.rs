@@ -465,6 +465,24 @@ impl Store {
         .unwrap_or(0.0)
     }
 
+    /// Bytes of the store's disk that this process could use at most, and those still available.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn disk_bytes(&self) -> std::io::Result<(u64, u64)> {
+        let usage = self.rooms.disk.usage(&self.rooms.paths.dir)?;
+        Ok((usage.total, usage.available))
+    }
+
+    /// Store time of the oldest entry still in the log, `None` in an empty one.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn earliest(&self) -> Result<Option<Timestamp>, ReadError> {
+        let entry = self.rooms.reader.entry_at(self.rooms.marks.head()).await?;
+        Ok(entry.map(|entry| entry.header.store_time))
+    }
+
     pub(crate) fn rooms(&self) -> &Rooms {
         &self.rooms
     }

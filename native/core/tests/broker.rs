@@ -1161,3 +1161,30 @@ async fn a_clock_that_was_put_back_a_little_makes_no_delay_vanish() {
     .await;
     node.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_made_on_demand_never_replaces_what_an_operator_defined() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let name = format!("g{round}");
+        let defined = Group {
+            group_name: name.clone(),
+            retry_max_times: 3,
+            others: BTreeMap::from([("groupRetryPolicy".to_owned(), "x".into())]),
+            ..Group::default()
+        };
+        let (one, other) = (Arc::clone(&node.core.groups), Arc::clone(&node.core.groups));
+        let demanded = tokio::spawn(async move { one.ensure(&name).await });
+        let put = tokio::spawn(async move { other.put(defined).await });
+        demanded.await.expect("no panic").expect("made");
+        put.await.expect("no panic").expect("made");
+    }
+    node.vanish().await;
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let group = node.core.groups.get(&format!("g{round}")).expect("there");
+        assert_eq!((group.retry_max_times, group.others.len()), (3, 1));
+    }
+    node.close().await;
+}

@@ -414,3 +414,20 @@ async fn a_queue_is_locked_for_one_client_at_a_time() {
     assert_eq!(held.locked.len(), 2);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn without_long_polling_a_pull_at_the_end_still_waits_a_second() {
+    let broker = start_with(|config, _| config.long_polling = false).await;
+    let caller = broker.connect().await;
+    call(&caller, send_to("P", 0, "", "x")).await;
+    let began = Instant::now();
+    let pull = pull_from("g", "P", 0, 1, 2 | 4, 15_000, "*");
+    let answer = call(&caller, pull).await;
+    assert_eq!(answer.code, response::PULL_NOT_FOUND);
+    let took = began.elapsed();
+    assert!(
+        (Duration::from_millis(900)..Duration::from_secs(10)).contains(&took),
+        "{took:?}: clients pull again at once"
+    );
+    broker.stop().await;
+}

@@ -145,6 +145,12 @@ impl Catalog {
     pub fn all(&self) -> Vec<Arc<Topic>> {
         self.state.lock().topics.values().cloned().collect()
     }
+    /// [`Catalog::all`] and [`Catalog::version`] of one moment: exactly these topics make this version.
+    #[must_use]
+    pub fn all_with_version(&self) -> (Vec<Arc<Topic>>, (u64, Timestamp)) {
+        let state = self.state.lock();
+        (state.topics.values().cloned().collect(), state.version)
+    }
     /// Rises with each change: (changes so far, time of the last). RocketMQ's DataVersion.
     #[must_use]
     pub fn version(&self) -> (u64, Timestamp) {

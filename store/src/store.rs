@@ -283,7 +283,12 @@ impl Store {
     /// anything a reader with `upto` may see has been added to one of them since.
     #[must_use]
     pub fn watch(&self, queues: &[QueueNumber], upto: Upto) -> Watch {
-        self.rooms.arrivals.watch(queues, upto)
+        let rooms = &*self.rooms;
+        let watch = rooms.arrivals.watch(queues, upto);
+        if upto.synced {
+            rooms.arrivals.note_unsynced(queues, &rooms.marks);
+        }
+        watch
     }
 
     /// The record at an address: its entry and its place in it.
@@ -509,6 +514,7 @@ impl Store {
             return; // closed before
         }
         rooms.marks.close("the store is stopping", false);
+        rooms.room.tell();
         let end = rooms.lane.settle();
         if !rooms.threads.flusher.round() || rooms.marks.synced() < end {
             return; // told where it happened; the next opening recovers

@@ -4,6 +4,7 @@ mod crossing;
 mod native;
 mod room;
 mod search;
+mod watch;
 
 use crate::cache::Cache;
 use crate::catalog::{Catalog, Topic};
@@ -17,8 +18,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
     Aborted, Address, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
-    Timestamp, Upto, Watch, Window,
+    Timestamp, Window,
 };
+pub use watch::Watch;
 
 /// Why nothing was read.
 #[derive(Debug, Error)]
@@ -319,16 +321,11 @@ impl Consuming {
         ends
     }
 
-    /// Register, then look, then await [`Watch::changed`]. Where only some of the topics have
-    /// `flush.messages=1`, all are told when their records are on disk.
+    /// Register, then look, then await [`Watch::changed`]. Each queue tells as soon as its readers may
+    /// see the record: with `flush.messages=1` when it is on disk.
     #[must_use]
     pub fn watch(&self, queues: &[(&Topic, u32)], committed: bool) -> Watch {
-        let synced = queues.iter().any(|(topic, _)| topic.resolved.flush_sync);
-        let numbers: Vec<_> = queues
-            .iter()
-            .filter_map(|(topic, queue)| topic.queue(*queue))
-            .collect();
-        self.store.watch(&numbers, Upto { synced, committed })
+        Watch::new(&self.store, queues, committed)
     }
 
     /// Store time of the record at `offset`; `None` when there is none.

@@ -311,13 +311,19 @@ fn is_compressed(stored: &Stored) -> bool {
     }
 }
 
-/// One batch made from message entries that follow each other.
-pub(crate) fn framed(entries: &[Stored], decompressed_max: u64) -> Result<Bytes, String> {
+/// One batch of no more than `bytes_max` bytes, if more than one, made from message entries that follow
+/// each other; and from how many.
+pub(crate) fn framed(
+    entries: &[Stored],
+    decompressed_max: u64,
+    bytes_max: usize,
+) -> Result<(Bytes, usize), String> {
     let mut views = Vec::with_capacity(entries.len());
     for stored in entries {
         views.push(MessageView::parse(&stored.payload).map_err(|error| error.to_string())?);
     }
     let reign = entries.first().map_or(0, |first| first.header.reign.0);
     let epoch = i32::try_from(reign).map_err(|error| error.to_string())?;
-    translate::frame(views, epoch, decompressed_max).map_err(|error| error.to_string())
+    translate::frame_up_to(views, epoch, decompressed_max, bytes_max)
+        .map_err(|error| error.to_string())
 }

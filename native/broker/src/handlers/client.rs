@@ -13,7 +13,7 @@ use crate::registration::Registered;
 use crate::topics::Topics;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use twinmq_core::groups::{Group, Groups};
+use twinmq_core::groups::Groups;
 use twinmq_remoting::bodies::connection::{
     AllProducers, Connection, ConsumerConnections, ProducerConnections, ProducerInfo,
 };
@@ -102,11 +102,7 @@ impl Clients {
         let definition = match self.groups.get(name) {
             Some(group) => Some(group),
             None if self.auto_create_groups && names::is_group(name) => {
-                let group = Group {
-                    group_name: name.clone(),
-                    ..Group::default()
-                };
-                Some(self.groups.put(group).await?)
+                Some(self.groups.ensure(name).await?)
             }
             None => None,
         };

@@ -132,19 +132,20 @@ impl Crossing {
         if let Some(framed) = self.framed.get(key, good) {
             return Ok(Framed::clone(&framed));
         }
-        let group = &entries[..taken];
-        let _turn = self.admit(must, payload::is_costly(group)).await?;
+        let _turn = self
+            .admit(must, payload::is_costly(&entries[..taken]))
+            .await?;
         if let Some(framed) = self.framed.get(key, good) {
             return Ok(Framed::clone(&framed)); // made while this reader waited
         }
-        let batch = payload::framed(group, self.decompressed_max)
+        let (batch, framed) = payload::framed(&entries[..taken], self.decompressed_max, limit)
             .map_err(|reason| untranslatable(first, reason))?;
-        self.metrics.framed_records.inc_by(taken as u64);
+        self.metrics.framed_records.inc_by(framed as u64);
         let framed = Framed {
             bytes: self.room.hold(batch),
-            entries: taken,
-            next: group.last().unwrap_or(first).header.next(),
-            full,
+            entries: framed,
+            next: entries[..framed].last().unwrap_or(first).header.next(),
+            full: full || framed < taken,
         };
         let size = framed.bytes.len();
         self.framed.put(key, Arc::new(framed.clone()), size);

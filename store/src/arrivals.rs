@@ -3,6 +3,7 @@
 //! Promises: register, then look, and no wake-up is lost; a queue that nobody waits for costs an
 //! append one relaxed load; an idle watch costs nothing. Leaves out deadlines: the caller has them.
 
+use crate::marks::Marks;
 use crate::queues::Queues;
 use crate::store::Upto;
 use crate::types::{LogOffset, QueueNumber};
@@ -85,6 +86,31 @@ impl Arrivals {
                     self.synced(synced());
                 }
             }
+        }
+    }
+
+    /// Notes what came before a watch of what is on disk was made and is not on disk yet: whoever appended
+    /// it saw nobody wait.
+    pub(crate) fn note_unsynced(&self, queues: &[QueueNumber], marks: &Marks) {
+        let (synced, written) = (marks.synced(), marks.written());
+        if synced >= written {
+            return;
+        }
+        for number in queues {
+            let Some(queue) = self.queues.get(*number) else {
+                continue;
+            };
+            if queue.end_at(synced) < queue.end_at(written) {
+                self.unsynced.lock().push(Note {
+                    end: written,
+                    queue: *number,
+                    stable: true,
+                });
+            }
+        }
+        let synced = marks.synced();
+        if synced >= written {
+            self.synced(synced);
         }
     }
 

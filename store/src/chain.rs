@@ -117,12 +117,30 @@ fn runs(disk: &dyn Disk, paths: &Paths, head: LogOffset) -> Result<Vec<Arc<Index
             continue;
         }
         match IndexRun::open(disk, &path) {
+            Err(RunError::Io(error)) if lacks(&error) => {
+                return Err(io("cannot open", &path)(error));
+            }
             Ok(run) if run.log() == (start..end) => chain.push(Arc::new(run)),
             Ok(_) => forget(disk, &path, &"its name is another's")?,
             Err(error) => forget(disk, &path, &error)?,
         }
     }
     Ok(chain)
+}
+
+/// True if the process lacks something, which says nothing about the file.
+fn lacks(error: &std::io::Error) -> bool {
+    let code = error.raw_os_error();
+    code.is_some_and(|code| {
+        [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOMEM,
+            libc::EACCES,
+            libc::EPERM,
+        ]
+        .contains(&code)
+    })
 }
 
 fn forget(

@@ -53,6 +53,9 @@ pub struct StoreConfig {
     pub delete_when: Vec<u8>,
     /// How long an idle producer's sequence state is kept. Kafka's `producer.id.expiration.ms`.
     pub producer_expiration_ms: u64,
+    /// Idempotent producers whose sequence state a queue keeps. Beyond it the one idle for longest and
+    /// without an open transaction is forgotten, as if it had expired. At least 16.
+    pub producers_per_queue_max: usize,
 }
 
 impl Default for StoreConfig {
@@ -76,6 +79,7 @@ impl Default for StoreConfig {
             disk_refuse_percent: 90,
             delete_when: vec![4],
             producer_expiration_ms: 86_400_000,
+            producers_per_queue_max: 10_000,
         }
     }
 }
@@ -115,6 +119,9 @@ impl StoreConfig {
                 "store.populate_bytes_min",
                 "must be from 1 to populate_bytes_max",
             );
+        }
+        if self.producers_per_queue_max < 16 {
+            return bad("store.producers_per_queue_max", "must be at least 16");
         }
         if !(1..=64).contains(&self.cold_threads) {
             return bad("store.cold_threads", "must be from 1 to 64");

@@ -61,14 +61,29 @@ impl Housekeeping {
     /// Runs until the bell is stopped.
     pub(crate) fn run(&self) {
         let mut pace = self.pace();
+        let mut told = self.made();
         while !self.bell.stopped() {
             if let Err(error) = self.round(&mut pace) {
                 self.marks
                     .close(&format!("preparing the log failed: {error}"), true);
             }
-            self.room.tell();
+            // Whoever is told and still finds no room rings again: telling nothing new would spin.
+            let made = self.made();
+            if made != told {
+                self.room.tell();
+                told = made;
+            }
             self.bell.wait(IDLE);
         }
+    }
+
+    /// What an append that found no room may wait for from this thread.
+    fn made(&self) -> impl PartialEq + use<> {
+        let (current, next) = self.lane.files();
+        let next = next.map(|next| (next.start(), next.populated()));
+        let refused = (self.room.refusing(), self.room.lacks_file());
+        let closed = self.marks.closed().is_some();
+        (current.populated(), next, refused, closed)
     }
 
     fn pace(&self) -> Pace {
@@ -144,18 +159,19 @@ impl Housekeeping {
                 self.room.lack_file(None);
                 Ok(Some(segment))
             }
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            // Nothing was promised yet of a file that is not there: writes go on once it can be made.
+            Err(error) => {
                 self.room.lack_file(Some(format!(
-                    "no room for the next log file of store.file_bytes = {bytes} bytes"
+                    "no room for the next log file of store.file_bytes = {bytes} bytes: {error}"
                 )));
                 Ok(None)
             }
-            Err(error) => Err(error),
         }
     }
 
     /// Starts write-back behind the tail and lets go of the maps of files that are no longer hot.
     fn write_back(&self, tail: LogOffset, pace: &mut Pace) -> io::Result<()> {
+        pace.behind = pace.behind.max(self.marks.head());
         while let Some(segment) = self.segments.find(pace.behind) {
             if segment.start() >= tail {
                 break;

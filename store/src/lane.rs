@@ -42,6 +42,9 @@ pub(crate) struct Limits {
     pub(crate) run_bytes_max: u64,
     pub(crate) dirty_bytes_max: u64,
     pub(crate) index_rows_max: u64,
+    /// Last bytes of a file without a next one that only retention may use: without them it could not
+    /// free a disk that is full.
+    pub(crate) reserve_bytes: u64,
 }
 
 /// What the lane shares with the other rooms.

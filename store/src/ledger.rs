@@ -177,12 +177,22 @@ pub(crate) struct Undo {
 }
 
 /// The state of every queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Ledger {
     queues: Pages<QueueState>,
+    /// Producers kept per queue.
+    producers_max: usize,
 }
 
 impl Ledger {
+    /// Knows nothing yet; keeps `producers_max` producers per queue.
+    pub(crate) fn new(producers_max: usize) -> Self {
+        Self {
+            queues: Pages::default(),
+            producers_max,
+        }
+    }
+
     /// A queue's state, if it has any.
     pub(crate) fn get(&self, queue: QueueNumber) -> Option<&QueueState> {
         self.queues.get(queue)
@@ -234,7 +244,7 @@ impl Ledger {
             });
         }
         let base = state.next;
-        let turn = move_on(state, base, fact, now);
+        let turn = move_on(state, base, fact, now, self.producers_max);
         Ok(Verdict::New { base, turn })
     }
 
@@ -257,7 +267,8 @@ impl Ledger {
     /// Moves on by an entry that is in the log and was checked to follow.
     pub(crate) fn replay(&mut self, header: &Header) -> Option<Turn> {
         let state = self.queues.get_mut(header.queue);
-        move_on(state, header.base, &Fact::from(header), header.store_time)
+        let (fact, now) = (Fact::from(header), header.store_time);
+        move_on(state, header.base, &fact, now, self.producers_max)
     }
 }
 
@@ -319,12 +330,20 @@ fn check(
 }
 
 /// The one place where an entry changes a queue's state.
-fn move_on(state: &mut QueueState, base: QueueOffset, fact: &Fact, now: Timestamp) -> Option<Turn> {
+fn move_on(
+    state: &mut QueueState,
+    base: QueueOffset,
+    fact: &Fact,
+    now: Timestamp,
+    producers_max: usize,
+) -> Option<Turn> {
     state.next = state.next.max(base.plus(u64::from(fact.span)));
     let producer = fact.producer?;
-    let known = state
-        .producers
-        .get_or_insert_default()
+    let all = state.producers.get_or_insert_default();
+    if all.len() >= producers_max && !all.contains_key(&producer.id) {
+        forget_idle(all, producers_max);
+    }
+    let known = all
         .entry(producer.id)
         .or_insert_with(|| ProducerState::new(producer.epoch));
     if known.epoch != producer.epoch {
@@ -358,6 +377,17 @@ fn move_on(state: &mut QueueState, base: QueueOffset, fact: &Fact, now: Timestam
     None
 }
 
+/// Forgets a sixteenth of the producers, those idle for longest, so that looking for them is paid for by
+/// many newcomers. One with an open transaction stays.
+fn forget_idle(all: &mut HashMap<u64, ProducerState>, producers_max: usize) {
+    let idle = all.iter().filter(|(_, state)| state.open.is_none());
+    let mut idle: Vec<(Timestamp, u64)> = idle.map(|(id, state)| (state.seen, *id)).collect();
+    idle.sort_unstable();
+    for (_, id) in idle.iter().take((producers_max / 16).max(1)) {
+        all.remove(id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,7 +413,7 @@ mod tests {
 
     #[test]
     fn sequences_follow_kafkas_rules() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(100);
         // Nothing known: any sequence.
         let first = admit(&mut ledger, &fact(1, 7, 3, PLAIN)).unwrap();
         let base = QueueOffset(0);
@@ -413,8 +443,29 @@ mod tests {
     }
 
     #[test]
+    fn the_producers_idle_for_longest_are_forgotten() {
+        let mut ledger = Ledger::new(32);
+        let mut by = |id, flags| {
+            let mut fact = fact(0, 0, 1, flags);
+            fact.producer.as_mut().unwrap().id = id;
+            let now = Timestamp(i64::try_from(id).unwrap());
+            ledger.admit(&fact, now, None).unwrap()
+        };
+        by(0, Flags::TRANSACTIONAL);
+        for id in 1..1000 {
+            by(id, PLAIN);
+        }
+        assert!(matches!(by(999, PLAIN), Verdict::Duplicate { .. }));
+        let state = ledger.get(QueueNumber(16)).unwrap();
+        let ids: Vec<u64> = state.producers().map(|(id, _)| id).collect();
+        assert!(ids.len() <= 32, "{} producers", ids.len());
+        assert!(ids.contains(&0), "its transaction is open");
+        assert!((980..1000).all(|id| ids.contains(&id)));
+    }
+
+    #[test]
     fn five_batches_are_remembered() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(100);
         for n in 0..6 {
             assert!(admit(&mut ledger, &fact(0, n, 1, PLAIN)).is_ok());
         }
@@ -430,7 +481,7 @@ mod tests {
 
     #[test]
     fn sequences_wrap_to_zero() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(100);
         assert!(admit(&mut ledger, &fact(0, i32::MAX - 1, 2, PLAIN)).is_ok());
         assert!(admit(&mut ledger, &fact(0, 0, 1, PLAIN)).is_ok());
         assert_eq!(sequence_plus(i32::MAX, 2), 1);
@@ -438,7 +489,7 @@ mod tests {
 
     #[test]
     fn transactions_open_and_close() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(100);
         let open = admit(&mut ledger, &fact(0, 0, 2, Flags::TRANSACTIONAL)).unwrap();
         let producer = 9;
         let first = QueueOffset(0);
@@ -468,7 +519,7 @@ mod tests {
 
     #[test]
     fn moves_are_taken_back() {
-        let mut ledger = Ledger::default();
+        let mut ledger = Ledger::new(100);
         assert!(admit(&mut ledger, &fact(0, 0, 1, PLAIN)).is_ok());
         let mut undo = Vec::new();
         for n in 1..4 {

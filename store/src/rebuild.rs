@@ -20,6 +20,15 @@ use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Bounds of what is kept in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Index rows beyond which the scan seals on the way.
+    pub(crate) rows: u64,
+    /// Producers per queue.
+    pub(crate) producers: usize,
+}
+
 /// What is built from entries.
 #[derive(Debug)]
 pub(crate) struct Built {
@@ -38,15 +47,22 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    pub(crate) fn new(seal: Seal, from: LogOffset, rows_max: u64, known: Known) -> Self {
+    /// Begins at `from`; `store_time` is that of the entry before.
+    pub(crate) fn new(
+        seal: Seal,
+        from: LogOffset,
+        store_time: Timestamp,
+        bounds: Bounds,
+        known: Known,
+    ) -> Self {
         let mut built = Self {
-            ledger: Ledger::default(),
+            ledger: Ledger::new(bounds.producers),
             pen: Pen::default(),
             end: from,
-            store_time: Timestamp(0),
+            store_time: store_time.max(Timestamp(0)),
             reigns: known.reigns,
             rows: 0,
-            rows_max,
+            rows_max: bounds.rows,
             sealed: seal.start(),
             known: HashMap::new(),
             seal,
@@ -69,7 +85,8 @@ impl Built {
         built
     }
 
-    pub(crate) fn finish(self) -> Recovered {
+    pub(crate) fn finish(mut self) -> Recovered {
+        self.go_on();
         for (_, queue) in self.seal.queues.iter() {
             queue.forget_aborted(self.sealed);
         }
@@ -81,6 +98,22 @@ impl Built {
             store_time: self.store_time,
             reigns: self.reigns,
             rows: self.rows,
+        }
+    }
+
+    /// A queue of which nothing is left but what the ledger's snapshot or a raised first offset tells
+    /// goes on where it stopped: no offset is given twice.
+    fn go_on(&mut self) {
+        for (number, queue) in self.seal.queues.iter() {
+            let image = self.known.get(&number).copied();
+            let next = image.unwrap_or_default().max(queue.first());
+            if next > QueueOffset(0) && !queue.dropped() {
+                let state = self.ledger.get_mut(number);
+                if state.next == QueueOffset(0) {
+                    state.next = next;
+                    queue.adopt(next);
+                }
+            }
         }
     }
 
@@ -110,6 +143,11 @@ impl Built {
             }
             for header in run.drain(..) {
                 self.one(scan, &header)?;
+                // Also where the entry that began the reign is gone and no index tells of it.
+                let newest = self.reigns.last();
+                if newest.is_none_or(|(newest, _)| *newest < header.reign) {
+                    self.reigns.push((header.reign, header.log_offset));
+                }
             }
             self.end = header.end();
             self.store_time = header.store_time;
@@ -170,7 +208,8 @@ impl Built {
                 queue.adopt(header.base);
             }
             if let Some(turn) = self.ledger.replay(header) {
-                queue.turn(turn, header.log_offset, header.base, LogOffset(0));
+                // Whoever reads after the opening sees all of this.
+                queue.turn(turn, header.log_offset, header.base, header.log_offset);
             }
         }
         if let Some(segment) = &segment

@@ -9,10 +9,11 @@ use crate::disk::Disk;
 use crate::entry::{le_u32, le_u64};
 use crate::error::OpenError;
 use crate::index::rows::Pen;
-use crate::index::runs::Runs;
+use crate::index::run::Access;
+use crate::index::runs::{self, Runs};
 use crate::index::seal::Seal;
 use crate::ledger::Ledger;
-use crate::rebuild::Built;
+use crate::rebuild::{Bounds, Built};
 use crate::scan::Scan;
 use crate::segment::{self, Segment};
 use crate::segments::Segments;
@@ -174,12 +175,12 @@ fn files(disk: &dyn Disk, paths: &Paths, file_bytes: u64) -> Result<Vec<LogOffse
     Ok(starts)
 }
 
-/// Puts the log in order. Nothing is appended yet. Rows beyond `rows_max` are sealed on the way.
+/// Puts the log in order. Nothing is appended yet. Rows beyond their bound are sealed on the way.
 pub(crate) fn recover(
     disk: Arc<dyn Disk>,
     paths: &Paths,
     file_bytes: u64,
-    rows_max: u64,
+    bounds: Bounds,
 ) -> Result<Recovered, OpenError> {
     let clean = take_clean(&*disk, paths)?;
     let segments = Arc::new(open_files(&*disk, paths, file_bytes)?);
@@ -200,20 +201,22 @@ pub(crate) fn recover(
         segments: Arc::clone(&segments),
         runs: Arc::new(Runs::new(known.runs.clone())),
     };
-    let mut built = Built::new(seal, from, rows_max, known);
+    let before = before(&seal, from);
+    let scan = || Scan::after(&segments, from, before);
+    let mut built = Built::new(seal, from, before.1, bounds, known);
     let end = if let Some(end) = clean.filter(|end| *end >= synced) {
-        built.apply(&mut Scan::new(&segments, from), end, end)?;
+        built.apply(&mut scan(), end, end)?;
         if built.end != end {
             return Err(damaged(paths, file_bytes, built.end, end));
         }
         end
     } else {
-        let (end, marked) = Scan::new(&segments, from).survey(from)?;
+        let (end, marked) = scan().survey(from)?;
         let synced = synced.max(marked);
         if end < synced {
             return Err(damaged(paths, file_bytes, end, synced));
         }
-        built.apply(&mut Scan::new(&segments, from), synced, end)?;
+        built.apply(&mut scan(), synced, end)?;
         if built.end < synced {
             return Err(damaged(paths, file_bytes, built.end, synced));
         }
@@ -222,6 +225,28 @@ pub(crate) fn recover(
     };
     close_at(&*disk, paths, &segments, end)?;
     Ok(built.finish())
+}
+
+/// Reign and store time of the entry that ends at `from`, so that what stands there has to follow it; the
+/// lowest where the index does not lead to one.
+fn before(seal: &Seal, from: LogOffset) -> (Reign, Timestamp) {
+    let none = (Reign(0), Timestamp(i64::MIN));
+    let Some(last) = from.0.checked_sub(1) else {
+        return none;
+    };
+    let start = runs::start_before(&seal.runs.list(), Access::Wait, LogOffset(last));
+    let Ok(Some(start)) = start else {
+        return none;
+    };
+    let mut scan = Scan::after(&seal.segments, start, none);
+    let mut found = none;
+    while let Ok(Some((header, _))) = scan.next() {
+        found = (header.reign, header.store_time);
+        if header.end() >= from {
+            break;
+        }
+    }
+    found
 }
 
 fn damaged(paths: &Paths, file_bytes: u64, at: LogOffset, synced: LogOffset) -> OpenError {

@@ -16,6 +16,7 @@ use crate::memory;
 use crate::metrics::StoreMetrics;
 use crate::queues::Queues;
 use crate::reader::Reader;
+use crate::rebuild::Bounds;
 use crate::recovery::{self, Paths, Recovered};
 use crate::room::Room;
 use crate::segments::Segments;
@@ -26,6 +27,9 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// See [`Limits::reserve_bytes`]: enough to move the first offsets of some hundred thousand queues.
+const RESERVE_BYTES: u64 = 4 << 20;
 
 /// The rooms. When the last handle goes, the threads stop as they are: what was not closed is
 /// recovered at the next opening.
@@ -81,8 +85,11 @@ pub(crate) fn open(
     }
     let lock = lock(&*disk, dir)?;
     let file_bytes = recovery::format(&*disk, &paths, config.file_bytes)?;
-    let rows_max = config.index_rows_max / 2;
-    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, rows_max)?;
+    let bounds = Bounds {
+        rows: config.index_rows_max / 2,
+        producers: config.producers_per_queue_max,
+    };
+    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, bounds)?;
     recovery::remove_clean(&*disk, &paths)?;
     join(disk, paths, config, clock, metrics, recovered, lock)
 }
@@ -206,6 +213,7 @@ fn join(
         run_bytes_max: site.config.run_bytes_max,
         dirty_bytes_max: site.config.dirty_bytes_max,
         index_rows_max: site.config.index_rows_max,
+        reserve_bytes: RESERVE_BYTES.min(site.config.file_bytes / 16),
     };
     let start = start(recovered, reign, paths)?;
     let lane = Lane::new(start, around.clone(), limits);

@@ -30,13 +30,18 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(segments: &'a Segments, from: LogOffset) -> Self {
+    /// From `from` on, behind an entry of this reign and store time.
+    pub(crate) fn after(
+        segments: &'a Segments,
+        from: LogOffset,
+        (reign, store_time): (Reign, Timestamp),
+    ) -> Self {
         Self {
             segments,
             segment: None,
             at: from,
-            reign: Reign(0),
-            store_time: Timestamp(i64::MIN),
+            reign,
+            store_time,
             buffer: Vec::new(),
             held: LogOffset(0),
         }

@@ -283,7 +283,12 @@ impl Store {
     /// anything a reader with `upto` may see has been added to one of them since.
     #[must_use]
     pub fn watch(&self, queues: &[QueueNumber], upto: Upto) -> Watch {
-        self.rooms.arrivals.watch(queues, upto)
+        let rooms = &*self.rooms;
+        let watch = rooms.arrivals.watch(queues, upto);
+        if upto.synced {
+            rooms.arrivals.note_unsynced(queues, &rooms.marks);
+        }
+        watch
     }
 
     /// The record at an address: its entry and its place in it.
@@ -488,6 +493,24 @@ impl Store {
         .unwrap_or(0.0)
     }
 
+    /// Bytes of the store's disk that this process could use at most, and those still available.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn disk_bytes(&self) -> std::io::Result<(u64, u64)> {
+        let usage = self.rooms.disk.usage(&self.rooms.paths.dir)?;
+        Ok((usage.total, usage.available))
+    }
+
+    /// Store time of the oldest entry still in the log, `None` in an empty one.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn earliest(&self) -> Result<Option<Timestamp>, ReadError> {
+        let entry = self.rooms.reader.entry_at(self.rooms.marks.head()).await?;
+        Ok(entry.map(|entry| entry.header.store_time))
+    }
+
     pub(crate) fn rooms(&self) -> &Rooms {
         &self.rooms
     }
@@ -514,6 +537,7 @@ impl Store {
             return; // closed before
         }
         rooms.marks.close("the store is stopping", false);
+        rooms.room.tell();
         let end = rooms.lane.settle();
         if !rooms.threads.flusher.round() || rooms.marks.synced() < end {
             return; // told where it happened; the next opening recovers

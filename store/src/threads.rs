@@ -6,6 +6,7 @@ use crate::housekeeping::Housekeeping;
 use crate::index::seal::Sealer;
 use parking_lot::Mutex;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -39,7 +40,18 @@ impl Threads {
         Ok(threads)
     }
 
-    fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn spawn(&self, name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let (marks, room) = (
+            Arc::clone(&self.flusher.marks),
+            Arc::clone(&self.flusher.room),
+        );
+        let work = move || {
+            // Whoever waits for a thread that is gone is told, not left waiting.
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                marks.close(&format!("the store's thread {name} panicked"), true);
+                room.tell();
+            }
+        };
         let thread = Builder::new().name(name.to_owned()).spawn(work)?;
         self.running.lock().push(thread);
         Ok(())

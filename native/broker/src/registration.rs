@@ -1,12 +1,14 @@
 //! Tells every name server who we are and what topics we have: at start, every
-//! `register_interval_ms`, and at once when the catalogue changes; says good-bye at the end. One task
-//! per name server, so that a dead one delays nobody.
+//! `register_interval_ms`, and when the catalogue changes: at once, but where changes come thick, all
+//! of a tenth of a second together. Says good-bye at the end. One task per name server, so that a dead
+//! one delays nobody.
 //!
-//! Big catalogues (more than [`FULL_MAX`] topics) tell only what changed between the full rounds.
-//! Leaves out the answer's table of ordered topics (`ORDER_TOPIC_CONFIG`).
+//! Between the full rounds only what changed is told. A name server looks at the topics only when the
+//! data version is another one than before: version and topics are always of one moment. Leaves out the answer's table of ordered topics (`ORDER_TOPIC_CONFIG`).
 
 use crate::error::Refusal;
 use crate::metrics::NativeMetrics;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +21,12 @@ use twinmq_remoting::bodies::{DataVersion, MessageQueue, QueueKey};
 use twinmq_remoting::code::{request as code, response};
 use twinmq_remoting::fields::route::{BrokerIs, RegisterBroker};
 use twinmq_remoting::{Caller, Command, Limits};
+use twinmq_store::Timestamp;
 
-/// Up to so many topics a change is told with the whole table.
-const FULL_MAX: usize = 2000;
+/// Rounds for changes: one in so long, but for a few in a row.
+const PACE: Duration = Duration::from_millis(100);
+/// How many may follow each other at once.
+const BURST: u32 = 10;
 /// Longest that a creator waits until the name servers know.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pause after a name server did not answer.
@@ -126,12 +131,13 @@ impl Registrar {
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut changes = self.catalog.changes();
         let mut full = true;
+        let mut pace = Pace(Instant::now());
         loop {
             changes.borrow_and_update();
-            let version = self.catalog.version().0;
-            let ok = self.round(full).await;
+            let told = self.round(full).await;
+            let ok = told.is_some();
             self.told.send_replace(Told {
-                version: ok.then_some(version),
+                version: told,
                 reachable: ok,
             });
             let due = Instant::now() + if ok { self.interval } else { RETRY };
@@ -144,6 +150,10 @@ impl Registrar {
                         sleep_until(due).await;
                     }
                     full = false;
+                    tokio::select! {
+                        () = sleep_until(pace.next(Instant::now())) => {}
+                        () = stopped(&mut stop) => break,
+                    }
                 }
                 () = stopped(&mut stop) => break,
             }
@@ -163,17 +173,22 @@ impl Registrar {
         }
     }
 
-    /// One registration; false when it was not taken.
-    async fn round(&mut self, full: bool) -> bool {
-        let topics = visible(&self.catalog);
-        let changed = if full || topics.len() <= FULL_MAX {
+    /// One registration; the version that the name server knows now, `None` when it was not taken.
+    async fn round(&mut self, full: bool) -> Option<u64> {
+        let (mut topics, version) = self.catalog.all_with_version();
+        topics.retain(|topic| is_visible(topic));
+        let changed = if full {
             None
         } else {
             changed(&self.sent, &topics)
         };
+        if changed.as_ref().is_some_and(Vec::is_empty) {
+            // Only groups changed, which name servers do not know.
+            return Some(version.0);
+        }
         let body = RegisterBrokerBody {
             topic_config_serialize_wrapper: TopicTable {
-                data_version: data_version(&self.catalog),
+                data_version: version_of(version),
                 mapping_data_version: DataVersion::default(),
                 topic_config_table: table(changed.as_deref().unwrap_or(&topics)),
                 ..TopicTable::default()
@@ -204,7 +219,7 @@ impl Registrar {
         match self.call(command.with_body(body)).await {
             Ok(()) => {
                 self.sent = topics;
-                true
+                Some(version.0)
             }
             Err(why) => {
                 self.metrics.register_failures.inc();
@@ -212,7 +227,7 @@ impl Registrar {
                     tracing::warn!(name_server = self.server, why, "registration failed");
                 }
                 self.caller = None;
-                false
+                None
             }
         }
     }
@@ -257,6 +272,17 @@ impl Registrar {
     }
 }
 
+/// When the next round for a change may be: [`BURST`] at once, then one every [`PACE`].
+#[derive(Debug)]
+struct Pace(Instant);
+
+impl Pace {
+    fn next(&mut self, now: Instant) -> Instant {
+        self.0 = self.0.max(now) + PACE;
+        now.max(self.0 - PACE * BURST)
+    }
+}
+
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -269,29 +295,31 @@ fn crc(body: &[u8]) -> i32 {
 /// Topics that native clients may know of, in name order.
 pub(crate) fn visible(catalog: &Catalog) -> Vec<Arc<Topic>> {
     let mut topics = catalog.all();
-    topics.retain(|topic| topic.native.is_some() && topic.class != Class::Internal);
+    topics.retain(|topic| is_visible(topic));
     topics
 }
 
-/// What differs, by identity: a changed topic is a new one. `None` when something has gone, which
-/// only the whole table tells.
+fn is_visible(topic: &Topic) -> bool {
+    topic.native.is_some() && topic.class != Class::Internal
+}
+
+/// What differs, by identity: a changed topic is a new one. Both lists are in the order of their keys.
+/// `None` when something has gone, which only the whole table tells.
 fn changed(old: &[Arc<Topic>], new: &[Arc<Topic>]) -> Option<Vec<Arc<Topic>>> {
-    let held: std::collections::HashMap<&str, &Arc<Topic>> =
-        old.iter().map(|topic| (&**topic.key(), topic)).collect();
     let mut out = Vec::new();
-    let mut kept = 0;
+    let mut old = old.iter().peekable();
     for topic in new {
-        match held.get(&**topic.key()) {
-            Some(old) => {
-                kept += 1;
-                if !Arc::ptr_eq(old, topic) {
+        match old.peek().map(|held| held.key().cmp(topic.key())) {
+            Some(Ordering::Less) => return None,
+            Some(Ordering::Equal) => {
+                if !old.next().is_some_and(|held| Arc::ptr_eq(held, topic)) {
                     out.push(topic.clone());
                 }
             }
-            None => out.push(topic.clone()),
+            Some(Ordering::Greater) | None => out.push(topic.clone()),
         }
     }
-    (kept == old.len()).then_some(out)
+    old.next().is_none().then_some(out)
 }
 
 fn table(topics: &[Arc<Topic>]) -> BTreeMap<String, TopicConfig> {
@@ -324,7 +352,10 @@ pub(crate) fn config(topic: &Topic) -> Option<TopicConfig> {
 
 /// The catalogue's version.
 pub(crate) fn data_version(catalog: &Catalog) -> DataVersion {
-    let (changes, time) = catalog.version();
+    version_of(catalog.version())
+}
+
+fn version_of((changes, time): (u64, Timestamp)) -> DataVersion {
     DataVersion {
         counter: i64::try_from(changes).unwrap_or(i64::MAX),
         state_version: 0,
@@ -339,4 +370,21 @@ pub(crate) fn queue_key(topic: &str, broker: &str, queue: u32) -> Result<QueueKe
         queue_id: i32::try_from(queue).map_err(Refusal::system)?,
         topic: topic.to_owned(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_changes_are_told_at_once_and_then_ten_a_second() {
+        let start = Instant::now();
+        let mut pace = Pace(start);
+        let waits: Vec<_> = (0..=BURST + 2).map(|_| pace.next(start) - start).collect();
+        assert!(waits[..10].iter().all(Duration::is_zero), "{waits:?}");
+        assert_eq!(waits[10], PACE);
+        assert_eq!(waits[12], PACE * 3);
+        let later = start + Duration::from_secs(9);
+        assert_eq!(pace.next(later), later);
+    }
 }

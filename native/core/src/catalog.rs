@@ -145,6 +145,12 @@ impl Catalog {
     pub fn all(&self) -> Vec<Arc<Topic>> {
         self.state.lock().topics.values().cloned().collect()
     }
+    /// [`Catalog::all`] and [`Catalog::version`] of one moment: exactly these topics make this version.
+    #[must_use]
+    pub fn all_with_version(&self) -> (Vec<Arc<Topic>>, (u64, Timestamp)) {
+        let state = self.state.lock();
+        (state.topics.values().cloned().collect(), state.version)
+    }
     /// Rises with each change: (changes so far, time of the last). RocketMQ's DataVersion.
     #[must_use]
     pub fn version(&self) -> (u64, Timestamp) {
@@ -262,6 +268,20 @@ impl Catalog {
 
     pub(crate) fn all_groups(&self) -> Vec<Arc<crate::groups::Group>> {
         self.state.lock().groups.values().cloned().collect()
+    }
+
+    /// Puts a group's definition where there is none.
+    pub(crate) async fn add_group(&self, group: &crate::groups::Group) -> Result<(), CatalogError> {
+        let end = self
+            .record(|state| {
+                Ok(if state.groups.contains_key(&group.group_name) {
+                    Vec::new()
+                } else {
+                    vec![Change::Group(group.clone())]
+                })
+            })
+            .await?;
+        self.durable(end).await
     }
 
     /// Puts or deletes a group's definition.

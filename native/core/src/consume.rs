@@ -2,7 +2,9 @@
 
 mod crossing;
 mod native;
+mod room;
 mod search;
+mod watch;
 
 use crate::cache::Cache;
 use crate::catalog::{Catalog, Topic};
@@ -17,8 +19,9 @@ use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
     Aborted, Address, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
-    Timestamp, Upto, Watch, Window,
+    Timestamp, Window,
 };
+pub use watch::Watch;
 
 /// Why nothing was read.
 #[derive(Debug, Error)]
@@ -29,6 +32,9 @@ pub enum ConsumeError {
     /// The log's answer.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Too many translated records wait for slow readers (`translated_bytes_max`); try again.
+    #[error("too many translated records wait for their readers (broker.translated_bytes_max)")]
+    Busy,
     /// A stored record cannot be shown in the other layout.
     #[error("offset {at}: {reason}")]
     Untranslatable {
@@ -106,6 +112,7 @@ impl Consuming {
             framed: Cache::new(bytes / 2, metrics.clone()),
             producing,
             decompressed_max: config.decompressed_bytes_max,
+            room: room::Room::new(config.translated_bytes_max),
             metrics,
         };
         Self {
@@ -156,7 +163,11 @@ impl Consuming {
         let mut rest = &page.entries[..];
         while let Some((first, others)) = rest.split_first() {
             let (bytes, next) = if first.header.kind == Kind::Message {
-                let framed = self.crossing.framed(rest, bytes_max)?;
+                let must = out.chunks.is_empty() && first_regardless;
+                let framed = match self.crossing.framed(rest, bytes_max, must).await {
+                    Err(ConsumeError::Busy) if !must => break,
+                    framed => framed?,
+                };
                 rest = &rest[framed.entries.min(rest.len())..];
                 (framed.bytes.clone(), framed.next)
             } else {
@@ -212,7 +223,7 @@ impl Consuming {
             }
             let go_on = match stored.header.kind {
                 Kind::Message => picked.message(stored),
-                Kind::Batch => self.pick(&mut picked, topic, queue, stored)?,
+                Kind::Batch => self.pick(&mut picked, topic, queue, stored).await?,
                 Kind::Control => true,
             };
             if !go_on {
@@ -223,7 +234,7 @@ impl Consuming {
     }
 
     /// Picks from a batch, piece by piece. False: stop.
-    fn pick(
+    async fn pick(
         &self,
         picked: &mut native::Picked<'_>,
         topic: &Topic,
@@ -232,7 +243,15 @@ impl Consuming {
     ) -> Result<bool, ConsumeError> {
         let mut from = 0;
         loop {
-            let opened = self.crossing.opened(topic, queue, stored, from)?;
+            let must = picked.is_empty();
+            let opened = self.crossing.opened(topic, queue, stored, from, must);
+            let opened = match opened.await {
+                Err(ConsumeError::Busy) if !must => {
+                    picked.stop(stored.header.base.plus(u64::from(from)));
+                    return Ok(false);
+                }
+                opened => opened?,
+            };
             let more = picked.batch(stored, &opened);
             match opened.next {
                 Some(next) if more => from = next,
@@ -280,7 +299,10 @@ impl Consuming {
                 if hidden {
                     return Err(nothing());
                 }
-                let record = self.crossing.record(&topic, ordinal, &stored, place)?;
+                let record = self
+                    .crossing
+                    .record(&topic, ordinal, &stored, place)
+                    .await?;
                 record.ok_or_else(nothing)
             }
             _ => Err(nothing()),
@@ -300,16 +322,11 @@ impl Consuming {
         ends
     }
 
-    /// Register, then look, then await [`Watch::changed`]. Where only some of the topics have
-    /// `flush.messages=1`, all are told when their records are on disk.
+    /// Register, then look, then await [`Watch::changed`]. Each queue tells as soon as its readers may
+    /// see the record: with `flush.messages=1` when it is on disk.
     #[must_use]
     pub fn watch(&self, queues: &[(&Topic, u32)], committed: bool) -> Watch {
-        let synced = queues.iter().any(|(topic, _)| topic.resolved.flush_sync);
-        let numbers: Vec<_> = queues
-            .iter()
-            .filter_map(|(topic, queue)| topic.queue(*queue))
-            .collect();
-        self.store.watch(&numbers, Upto { synced, committed })
+        Watch::new(&self.store, queues, committed)
     }
 
     /// Store time of the record at `offset`; `None` when there is none.

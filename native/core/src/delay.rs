@@ -36,6 +36,8 @@ pub(crate) const QUEUE: QueueNumber = QueueNumber(QueueNumber::FIRST_OF_CORE.0 +
 /// Most messages, and about the most bytes, delivered in one run.
 const RUN_MESSAGES: u32 = 64;
 const RUN_BYTES: u32 = 1 << 20;
+/// A clock put back by less only makes deliveries late by so much.
+const CLOCK_BACK_MS: i64 = 60_000;
 /// Pause after the log or the disk refused.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -249,10 +251,11 @@ impl Delays {
         Ok(())
     }
 
-    /// Store time plus the level's step; a message from the future (the clock went back) is due now.
+    /// Store time plus the level's step; a message from far in the future (the clock was put back) is
+    /// due now. Store times never go back, so a clock put back a little makes all look so for a while.
     fn due(&self, level: u32, stored: &Stored) -> Timestamp {
         let stored_at = stored.header.store_time.0;
-        if stored_at > self.clock.now().0 {
+        if stored_at.saturating_sub(CLOCK_BACK_MS) > self.clock.now().0 {
             return Timestamp(0);
         }
         Timestamp(stored_at.saturating_add(self.steps.of_queue(level)))

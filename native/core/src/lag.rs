@@ -44,8 +44,8 @@ pub(crate) struct Source {
     pub(crate) series_max: usize,
 }
 
-/// The lag of every group in every queue that it committed, in name order; no further group once
-/// there are `most` lines.
+/// The lag of every group in every queue that it committed, in order of group, topic and queue; the
+/// first `most` of them.
 #[must_use]
 pub fn all(
     store: &Store,
@@ -59,7 +59,8 @@ pub fn all(
         if lags.len() >= most {
             break;
         }
-        for (key, queue, committed) in offsets.of_group(&group) {
+        let room = most - lags.len();
+        for (key, queue, committed) in offsets.first_of_group(&group, room) {
             let Some(topic) = catalog.by_key(&key) else {
                 continue;
             };

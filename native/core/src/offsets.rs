@@ -127,8 +127,16 @@ impl Offsets {
     /// All of a group: (topic key, queue, progress), in order.
     #[must_use]
     pub fn of_group(&self, group: &str) -> Vec<(Arc<str>, u32, Committed)> {
+        self.first_of_group(group, usize::MAX)
+    }
+    /// The first `most` of a group: (topic key, queue, progress), in order.
+    pub(crate) fn first_of_group(
+        &self,
+        group: &str,
+        most: usize,
+    ) -> Vec<(Arc<str>, u32, Committed)> {
         let (partition, _) = self.table.partition(group);
-        partition.lock().of_group(group)
+        partition.lock().of_group(group, most)
     }
     /// Every group that has offsets or a stored group record, in name order.
     #[must_use]

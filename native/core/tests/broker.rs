@@ -16,8 +16,8 @@ use twinmq_records::batch::{self, Writer};
 use twinmq_records::compression::Codec;
 use twinmq_records::message::{self, MessageView};
 use twinmq_store::{
-    Address, Draft, Flags, Kind, OpenError, Producer, QueueNumber, QueueOffset, Store, StoreConfig,
-    StoreMetrics, Timestamp, Upto, WallClock,
+    Address, Clock, Draft, Flags, Kind, OpenError, Producer, QueueNumber, QueueOffset, Store,
+    StoreConfig, StoreMetrics, Timestamp, Upto, WallClock,
 };
 
 fn store(dir: &Path) -> Store {
@@ -1060,5 +1060,147 @@ async fn snapshots_let_the_internal_queues_go_and_still_bring_everything_back() 
     let kept = node.core.offsets.get("g", &again, 0).expect("there");
     assert_eq!(kept.offset, offset);
     assert!(node.topic("u", Origin::Kafka, 1).await.queues[0] > topic.queues[0]);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_several_topics_are_told_of_each_as_soon_as_it_may_be_read() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let mut sync = new("s", Origin::Native, 1);
+    sync.settings
+        .insert("flush.messages".to_owned(), "1".to_owned());
+    let sync = node.core.catalog.create(sync).await.expect("creates");
+    let plain = node.topic("a", Origin::Native, 1).await;
+    for topic in [&plain, &sync] {
+        let queues: [(&Topic, u32); 2] = [(&sync, 0), (&plain, 0)];
+        let mut watch = node.core.consuming.watch(&queues, true);
+        let sent = node
+            .core
+            .producing
+            .messages(topic, 0, &[text("m", &[])])
+            .await
+            .expect("stores");
+        if let Some(wait) = sent[0].wait {
+            node.core.producing.synced(wait).await.expect("syncs");
+        }
+        // The disk is synced for the plain one in 500 ms only.
+        let told = tokio::time::timeout(Duration::from_millis(200), watch.changed()).await;
+        told.unwrap_or_else(|_| panic!("the reader is not woken by {}", topic.key()));
+    }
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_messages_are_framed_into_batches_of_a_bounded_size() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Native, 1).await;
+    let body = vec![b'x'; 1 << 20];
+    let packed = twinmq_records::compression::compress_body(
+        twinmq_records::compression::BodyCodec::Zlib,
+        &body,
+    )
+    .expect("packs");
+    let message = MessageIn {
+        sys_flag: message::SYS_COMPRESSED,
+        body: Bytes::from(packed),
+        ..text("", &[])
+    };
+    for _ in 0..10 {
+        node.send(&topic, 0, std::slice::from_ref(&message)).await;
+    }
+    let mut next = 0;
+    let mut offsets = Vec::new();
+    while next < 10 {
+        let fetched = node.fetch(&topic, 0, next).await;
+        assert!(fetched.bytes < 3 << 20, "{} bytes", fetched.bytes);
+        for (offset, _, value) in records(&fetched) {
+            assert_eq!(value.len(), 1 << 20);
+            offsets.push(offset);
+        }
+        assert!(fetched.next.0 > next);
+        next = fetched.next.0;
+    }
+    assert_eq!(offsets, (0..10).collect::<Vec<_>>());
+    // A second reader finds the same in the cache.
+    let again = node.fetch(&topic, 0, 0).await;
+    assert!(again.bytes < 3 << 20 && again.next.0 > 0);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lag_of_one_group_with_many_queues_is_bounded_too() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 50).await;
+    for queue in 0..50 {
+        node.core.offsets.commit_later("g", &topic, queue, 0);
+    }
+    let now = Timestamp(1_700_000_000_000);
+    let (catalog, offsets) = (&node.core.catalog, &node.core.offsets);
+    let some = twinmq_core::lag::all(&node.store, catalog, offsets, now, 10);
+    assert_eq!(some.len(), 10);
+    let all = twinmq_core::lag::all(&node.store, catalog, offsets, now, 1000);
+    assert_eq!(all.len(), 50);
+    node.close().await;
+}
+
+/// Runs behind the wall clock.
+#[derive(Debug)]
+struct Behind(i64);
+
+impl Clock for Behind {
+    fn now(&self) -> Timestamp {
+        Timestamp(WallClock.now().0 - self.0)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_put_back_a_little_makes_no_delay_vanish() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let store = store(dir.path());
+    let metrics = twinmq_core::CoreMetrics::default();
+    let core = Core::open_with(store.clone(), config(), metrics, Arc::new(Behind(300)));
+    let node = Node {
+        core: core.await.expect("opens"),
+        store,
+    };
+    let topic = node.topic("t", Origin::Native, 1).await;
+    node.send(&topic, 0, &[text("m", &[("DELAY", "1")])]).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let early = node.pull(&topic, 0, 0, &Filter::All).await;
+    assert_eq!(early.count, 0, "delivered before its second is over");
+    node.until("delivery", async || {
+        (node.pull(&topic, 0, 0, &Filter::All).await.count > 0).then_some(())
+    })
+    .await;
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_made_on_demand_never_replaces_what_an_operator_defined() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let name = format!("g{round}");
+        let defined = Group {
+            group_name: name.clone(),
+            retry_max_times: 3,
+            others: BTreeMap::from([("groupRetryPolicy".to_owned(), "x".into())]),
+            ..Group::default()
+        };
+        let (one, other) = (Arc::clone(&node.core.groups), Arc::clone(&node.core.groups));
+        let demanded = tokio::spawn(async move { one.ensure(&name).await });
+        let put = tokio::spawn(async move { other.put(defined).await });
+        demanded.await.expect("no panic").expect("made");
+        put.await.expect("no panic").expect("made");
+    }
+    node.vanish().await;
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let group = node.core.groups.get(&format!("g{round}")).expect("there");
+        assert_eq!((group.retry_max_times, group.others.len()), (3, 1));
+    }
     node.close().await;
 }

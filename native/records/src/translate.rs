@@ -204,15 +204,31 @@ pub fn frame<'a>(
     leader_epoch: i32,
     body_max: u64,
 ) -> Result<Bytes, TranslateError> {
+    let (batch, _) = frame_up_to(messages, leader_epoch, body_max, usize::MAX)?;
+    Ok(batch)
+}
+
+/// [`frame`] of as many messages as make no more than `bytes_max` bytes, at least one; and how many
+/// these are. Unpacked bodies may be far larger than what was stored.
+///
+/// # Errors
+/// See [`frame`].
+pub fn frame_up_to<'a>(
+    messages: impl IntoIterator<Item = MessageView<'a>>,
+    leader_epoch: i32,
+    body_max: u64,
+    bytes_max: usize,
+) -> Result<(Bytes, usize), TranslateError> {
     let mut messages = messages.into_iter().peekable();
     let Some(first) = messages.peek() else {
-        return Ok(Bytes::new());
+        return Ok((Bytes::new(), 0));
     };
     let base = first.queue_offset;
     let room = first
         .total_size()
         .saturating_mul(messages.size_hint().0.clamp(1, 64));
     let mut writer = Writer::with_capacity(base, leader_epoch, room);
+    let mut taken = 0;
     for view in messages {
         let expected = base.checked_add(i64::from(writer.count()));
         if expected != Some(view.queue_offset) {
@@ -223,6 +239,11 @@ pub fn frame<'a>(
         }
         let message = Message::from(&view);
         let record = message.to_record(body_max);
+        let value = record.value.as_deref().map_or(0, <[u8]>::len);
+        if taken > 0 && writer.size().saturating_add(value) > bytes_max {
+            break;
+        }
+        taken += 1;
         let headers = record.headers.iter();
         let headers: SmallVec<[_; 16]> = headers
             .map(|(name, value)| (&**name, value.as_deref()))
@@ -234,7 +255,7 @@ pub fn frame<'a>(
             &headers,
         )?;
     }
-    Ok(writer.finish())
+    Ok((writer.finish(), taken))
 }
 
 type Field<'a> = Cow<'a, [u8]>;

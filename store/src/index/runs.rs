@@ -33,6 +33,12 @@ impl Runs {
         self.0.read().last().map(|run| run.log().end)
     }
 
+    /// The time of the newest run; 0 without one.
+    pub(crate) fn time(&self) -> Timestamp {
+        let list = self.0.read();
+        list.last().map_or(Timestamp(0), |run| run.time())
+    }
+
     /// Adds the newest run.
     pub(crate) fn push(&self, run: IndexRun) {
         let mut list = self.0.write();

@@ -26,7 +26,7 @@ use crate::types::{LogOffset, QueueNumber, QueueOffset, Reign, Timestamp};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The ledger's snapshot.
 pub(crate) const LEDGER: &str = "ledger";
@@ -38,6 +38,8 @@ const SPAN_MS: i64 = 30 * 86_400_000;
 const AGE_MS: i64 = 86_400_000;
 /// The thread looks whether a stretch is complete this often; whoever needs room rings.
 const IDLE: Duration = Duration::from_millis(500);
+/// After a failure the thread rests this long.
+const RETRY: Duration = Duration::from_millis(500);
 
 /// What sealing works with, without the lane: recovery seals before there is one.
 #[derive(Clone, Debug)]
@@ -114,7 +116,8 @@ impl Seal {
             .filter_map(first)
             .map(|row| row.store_time)
             .min();
-        let time = oldest.unwrap_or(Timestamp(0));
+        // Searching by time relies on times that rise from run to run, rows or not.
+        let time = oldest.unwrap_or_else(|| self.runs.time());
         let end = split(&parts, start, end, time);
         let ends = self.ends(end);
         // A queue may have been dropped meanwhile.
@@ -267,10 +270,25 @@ impl Sealer {
                 match self.round() {
                     Ok(()) => since = self.clock.now(),
                     // What a full disk refuses today may go tomorrow; appends wait for room meanwhile.
-                    Err(error) => tracing::error!(%error, "an index run could not be written"),
+                    Err(error) => {
+                        tracing::error!(%error, "an index run could not be written");
+                        self.pause();
+                    }
                 }
             }
             self.bell.wait(IDLE);
+        }
+    }
+
+    /// Waits before trying again what failed, however often the bell rings.
+    fn pause(&self) {
+        let until = Instant::now() + RETRY;
+        while !self.bell.stopped() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            self.bell.wait(left);
         }
     }
 

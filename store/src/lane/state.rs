@@ -46,6 +46,12 @@ impl State {
         let bytes = bytes + MARK_BYTES;
         let header = HEADER_BYTES as u64;
         let rest = self.segment.end().0 - tail;
+        let kept = lane.limits.reserve_bytes;
+        if !privileged && self.next.is_none() && around.room.lacks_file() && rest < bytes + kept {
+            return Err(AppendError::Full {
+                reason: around.room.reason(),
+            });
+        }
         let populated = self.segment.populated().0;
         if rest == bytes || rest >= bytes + header {
             let ready = populated >= tail + bytes;

@@ -1,10 +1,12 @@
 //! What name servers are told, and when.
 
-use crate::broker::{LONG, call, send_to, start_with};
+use crate::broker::{LONG, call, request, send_to, start_with};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 use twinmq_remoting::bodies::registration::RegisterBrokerBody;
 use twinmq_remoting::code::{request as code, response};
 use twinmq_remoting::{Channel, Command, Limits, ListenerMetrics, Outcome, Serve, serve};
@@ -80,5 +82,104 @@ async fn a_name_server_is_told_at_the_start_of_each_change_and_of_the_end() {
     }
     assert_eq!(last.code, code::UNREGISTER_BROKER);
     assert_eq!(last.fields.get("brokerName"), Some("twinmq-1"));
+    name_server.abort();
+}
+
+/// What a name server knows after these registrations: as Apache's and ours, it looks at the topics
+/// only when the data version is another one than before.
+#[derive(Default)]
+struct Known {
+    version: Option<i64>,
+    topics: BTreeSet<String>,
+    rounds: u32,
+    entries: usize,
+}
+
+impl Known {
+    fn take(&mut self, command: &Command) {
+        if command.code != code::REGISTER_BROKER {
+            return;
+        }
+        let body = topics(command).topic_config_serialize_wrapper;
+        self.rounds += 1;
+        self.entries += body.topic_config_table.len();
+        if command.fields.get("twinmqWhole") == Some("true") {
+            self.topics.clear();
+        }
+        if self.version.replace(body.data_version.counter) != Some(body.data_version.counter) {
+            self.topics.extend(body.topic_config_table.into_keys());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
+    const SENDERS: usize = 32;
+    const EACH: usize = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = listener.local_addr().expect("bound").to_string();
+    let (noted, mut book) = mpsc::channel(10_000);
+    let name_server = tokio::spawn(serve(
+        listener,
+        Arc::new(Book(noted)),
+        Limits::default(),
+        ListenerMetrics::detached(),
+        std::future::pending(),
+    ));
+    let broker = start_with(|config, _| config.name_servers = vec![server]).await;
+    let mut known = Known::default();
+    known.take(&next(&mut book).await);
+    let own = known.topics.len();
+
+    let began = Instant::now();
+    let mut senders = JoinSet::new();
+    for sender in 0..SENDERS {
+        let caller = broker.connect().await;
+        senders.spawn(async move {
+            for topic in 0..EACH {
+                let sent = call(&caller, send_to(&format!("m{sender}-{topic}"), 0, "", "x")).await;
+                assert_eq!(sent.code, response::SUCCESS);
+            }
+        });
+    }
+    while let Some(ended) = senders.join_next().await {
+        ended.expect("sent");
+    }
+    let seconds = began.elapsed().as_secs_f64();
+    // Each send was answered after the name server knew its topic.
+    while let Ok(command) = book.try_recv() {
+        known.take(&command);
+    }
+    assert_eq!(known.topics.len(), own + SENDERS * EACH);
+    let most = 10.0 * (seconds + 2.0);
+    assert!(
+        f64::from(known.rounds) <= most,
+        "{} rounds in {seconds:.1} s",
+        known.rounds
+    );
+    // Only what changed is told: each topic once, not the whole table again and again.
+    assert!(
+        known.entries <= 2 * (own + SENDERS * EACH),
+        "{} topics told",
+        known.entries
+    );
+
+    // What has gone is told too, and what comes after it.
+    let caller = broker.connect().await;
+    for gone in ["m0-0", "m31-19"] {
+        let delete = request(code::DELETE_TOPIC_IN_BROKER, &[("topic", gone)]);
+        assert_eq!(call(&caller, delete).await.code, response::SUCCESS);
+    }
+    for made in ["a", "z"] {
+        let sent = call(&caller, send_to(made, 0, "", "x")).await;
+        assert_eq!(sent.code, response::SUCCESS);
+    }
+    while let Ok(command) = book.try_recv() {
+        known.take(&command);
+    }
+    assert_eq!(known.topics.len(), own + SENDERS * EACH);
+    assert!(known.topics.contains("a") && known.topics.contains("z"));
+    assert!(!known.topics.contains("m0-0") && !known.topics.contains("m31-19"));
+    broker.stop().await;
     name_server.abort();
 }

@@ -301,21 +301,22 @@ impl Partition {
         changes
     }
 
-    pub(crate) fn of_group(&self, group: &str) -> Vec<(Arc<str>, u32, Committed)> {
+    /// The first `most` of a group, in order of topic and queue.
+    pub(crate) fn of_group(&self, group: &str, most: usize) -> Vec<(Arc<str>, u32, Committed)> {
         let Some(offsets) = self.groups.get(group) else {
             return Vec::new();
         };
-        let mut all: Vec<_> = offsets
-            .topics
-            .iter()
+        let mut topics: Vec<_> = offsets.topics.iter().collect();
+        topics.sort_unstable_by_key(|(topic, _)| *topic);
+        topics
+            .into_iter()
             .flat_map(|(topic, queues)| {
                 queues
                     .iter()
                     .map(|(queue, slot)| (Arc::clone(topic), *queue, slot.committed.clone()))
             })
-            .collect();
-        all.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
-        all
+            .take(most)
+            .collect()
     }
 
     pub(crate) fn group_names(&self) -> impl Iterator<Item = Arc<str>> {
@@ -470,7 +471,7 @@ mod tests {
         let mut bytes = Vec::new();
         partition.write(&mut bytes);
         let back = Partition::read(&mut Take::new(&bytes)).expect("whole");
-        assert_eq!(back.of_group("g"), partition.of_group("g"));
+        assert_eq!(back.of_group("g", 9), partition.of_group("g", 9));
         assert_eq!(back.group_record("h"), partition.group_record("h"));
         assert_eq!(back.next, QueueOffset(7));
         for cut in 0..bytes.len() {

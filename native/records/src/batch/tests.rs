@@ -1,3 +1,5 @@
+//! Record batches: the produce walk's refusals, golden bytes, and bytes that are none.
+
 use super::*;
 use crate::message::java_hash;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Records of Kafka's internal topics, against bytes laid out by hand.
+
 use super::*;
 use proptest::prelude::*;
 

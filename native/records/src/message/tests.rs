@@ -1,3 +1,5 @@
+//! Stored messages: golden bytes, limits, and bytes that are none.
+
 use super::*;
 use proptest::prelude::*;
 

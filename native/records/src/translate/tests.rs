@@ -1,3 +1,5 @@
+//! Single cases of the translation; round trips of random records are in tests/round_trip.rs.
+
 use super::*;
 use crate::batch::open;
 use crate::compression::{BodyCodec, compress_body};

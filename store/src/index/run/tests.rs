@@ -1,3 +1,5 @@
+//! An index run built, opened and searched; damaged bytes are noticed.
+
 use super::super::build::{QueueEnds, Stretch, write};
 use super::*;
 use crate::disk::sim::SimDisk;

@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Sleep};
+use twinmq_metrics::Stage;
 
 /// Serves a connection until either side ends it.
 pub(crate) async fn serve(
@@ -266,7 +267,7 @@ impl Connection {
                 if self.outbox.is_empty() {
                     self.taken = Instant::now();
                 }
-                self.outbox.push(answer);
+                self.outbox.push(key, answer);
                 Ok(())
             }
             Err(close) => {
@@ -345,6 +346,9 @@ impl Connection {
                 Ok(bytes) => {
                     self.taken = Instant::now();
                     self.front.metrics.sent_bytes.inc_by(bytes as u64);
+                    while let Some((key, mut clock)) = self.outbox.sent() {
+                        clock.lap(self.front.row(key), Stage::Send);
+                    }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error.into()),

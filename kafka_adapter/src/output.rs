@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use twinmq_metrics::StageClock;
 
 /// A finished answer: its frame in pieces, length prefix first.
 #[derive(Debug, Default)]
@@ -27,19 +28,48 @@ impl Answer {
 pub(crate) struct Outbox {
     pieces: VecDeque<Bytes>,
     bytes: usize,
+    /// Answers not yet sent whole.
+    sending: VecDeque<Sending>,
+    /// Bytes ever pushed.
+    pushed: u64,
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+struct Sending {
+    /// Its API.
+    key: i16,
+    /// Where it ends, in bytes ever pushed.
+    end: u64,
+    /// Since it was pushed.
+    clock: StageClock,
 }
 
 /// As many pieces as tokio and Linux take in one call without splitting.
 const SLICES_MAX: usize = 64;
 
 impl Outbox {
-    pub(crate) fn push(&mut self, answer: Answer) {
+    pub(crate) fn push(&mut self, key: i16, answer: Answer) {
         for piece in answer.pieces {
             if !piece.is_empty() {
                 self.bytes += piece.len();
+                self.pushed += piece.len() as u64;
                 self.pieces.push_back(piece);
             }
         }
+        self.sending.push_back(Sending {
+            key,
+            end: self.pushed,
+            clock: StageClock::start(),
+        });
+    }
+
+    /// The next answer whose last byte is in the socket: its API, and a clock that runs since it was
+    /// pushed. Each is told once.
+    pub(crate) fn sent(&mut self) -> Option<(i16, StageClock)> {
+        let written = self.pushed - self.bytes as u64;
+        self.sending.front().filter(|first| first.end <= written)?;
+        self.sending.pop_front().map(|sent| (sent.key, sent.clock))
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -89,12 +119,17 @@ mod tests {
     #[test]
     fn short_writes_resume_where_they_stopped() {
         let mut outbox = Outbox::default();
-        for text in ["one", "", "two", "three"] {
-            outbox.push(Answer {
-                pieces: SmallVec::from_buf([Bytes::from_static(text.as_bytes())]),
-            });
+        for (key, text) in (0..).zip(["one", "two", "three"]) {
+            let pieces = [Bytes::new(), Bytes::from_static(text.as_bytes())];
+            outbox.push(
+                key,
+                Answer {
+                    pieces: SmallVec::from_iter(pieces),
+                },
+            );
         }
         let mut seen = Vec::new();
+        let mut told = Vec::new();
         while !outbox.is_empty() {
             outbox
                 .write_with(|slices| {
@@ -104,7 +139,11 @@ mod tests {
                     Ok(take)
                 })
                 .unwrap();
+            while let Some((key, _)) = outbox.sent() {
+                told.push((seen.len(), key));
+            }
         }
+        assert_eq!(told, [(4, 0), (8, 1), (11, 2)]);
         assert_eq!(seen, b"onetwothree");
         assert_eq!(outbox.bytes(), 0);
     }

@@ -136,3 +136,24 @@ async fn leaders_stay_and_nothing_is_reassigned() {
     let answer = client.call(&moves, 0).await;
     assert_eq!((answer.error_code, answer.topics.len()), (0, 0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sending_is_a_stage_and_its_bytes_are_counted() {
+    let broker = Broker::start().await;
+    let mut client = broker.connect().await;
+    let sent = client.send(&ListGroupsRequest::default(), 0).await;
+    let frame = client.frame().await.unwrap();
+    assert_eq!(frame[..4], sent.to_be_bytes());
+    let stage = "request=\"ListGroups\",stage=\"send\"} 1";
+    let bytes = format!("twinmq_kafka_sent_bytes_total {}", frame.len() + 4);
+    let begun = std::time::Instant::now();
+    loop {
+        // The answer may be read before it is counted.
+        let text = broker.registry.text();
+        if text.contains(stage) && text.contains(&bytes) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{stage}, {bytes}: {text}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}

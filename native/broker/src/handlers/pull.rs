@@ -72,9 +72,9 @@ impl Pulling {
         let filter = self.filter(&head, &group)?;
         if head.sys_flag & flag::COMMIT_OFFSET != 0
             && head.commit_offset >= 0
-            && !self
-                .resets
-                .is_pending(head.consumer_group, head.topic, queue)
+            && !topic
+                .queue(queue)
+                .is_some_and(|number| self.resets.is_pending(head.consumer_group, number))
         {
             self.offsets.commit_later(
                 &names::group_key(head.consumer_group),

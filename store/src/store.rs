@@ -457,6 +457,29 @@ impl Store {
         }
     }
 
+    /// Bytes that a queue's entries take in the log, as retention by size counts them: stretches of the
+    /// log that hold a record at or above the queue's first offset count whole. 0 for an unknown queue.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn queue_bytes(&self, queue: QueueNumber) -> Result<u64, ReadError> {
+        self.bytes_of(queue).await
+    }
+
+    /// Size of the store's disk and what is free on it for this process, in bytes. `None` where the system does not tell.
+    #[must_use]
+    pub fn disk_room(&self) -> Option<(u64, u64)> {
+        let rooms = &*self.rooms;
+        let usage = rooms.disk.usage(&rooms.paths.dir).ok()?;
+        Some((usage.total, usage.available))
+    }
+
+    /// Where the store keeps its files.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.rooms.paths.dir
+    }
+
     /// Used share of the store's disk in 0..=1, not counting space preallocated but unused.
     #[must_use]
     pub fn disk_used(&self) -> f64 {
@@ -468,6 +491,24 @@ impl Store {
             &rooms.marks,
         )
         .unwrap_or(0.0)
+    }
+
+    /// Bytes of the store's disk that this process could use at most, and those still available.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn disk_bytes(&self) -> std::io::Result<(u64, u64)> {
+        let usage = self.rooms.disk.usage(&self.rooms.paths.dir)?;
+        Ok((usage.total, usage.available))
+    }
+
+    /// Store time of the oldest entry still in the log, `None` in an empty one.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn earliest(&self) -> Result<Option<Timestamp>, ReadError> {
+        let entry = self.rooms.reader.entry_at(self.rooms.marks.head()).await?;
+        Ok(entry.map(|entry| entry.header.store_time))
     }
 
     pub(crate) fn rooms(&self) -> &Rooms {

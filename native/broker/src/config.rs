@@ -35,7 +35,8 @@ pub struct NativeConfig {
     pub pull_bytes_max: u32,
     /// Longest a pull is held, whatever the client asks.
     pub pull_hold_ms_max: u64,
-    /// Whether pulls are held at all. RocketMQ's `longPollingEnable`.
+    /// Whether pulls are held as long as clients ask; else for a second. RocketMQ's
+    /// `longPollingEnable`.
     pub long_polling: bool,
     /// Most messages of one native batch.
     pub batch_messages_max: usize,

@@ -8,6 +8,7 @@
 
 use crate::error::Refusal;
 use crate::metrics::NativeMetrics;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -302,25 +303,23 @@ fn is_visible(topic: &Topic) -> bool {
     topic.native.is_some() && topic.class != Class::Internal
 }
 
-/// What differs, by identity: a changed topic is a new one. `None` when something has gone, which
-/// only the whole table tells.
+/// What differs, by identity: a changed topic is a new one. Both lists are in the order of their keys.
+/// `None` when something has gone, which only the whole table tells.
 fn changed(old: &[Arc<Topic>], new: &[Arc<Topic>]) -> Option<Vec<Arc<Topic>>> {
-    let held: std::collections::HashMap<&str, &Arc<Topic>> =
-        old.iter().map(|topic| (&**topic.key(), topic)).collect();
     let mut out = Vec::new();
-    let mut kept = 0;
+    let mut old = old.iter().peekable();
     for topic in new {
-        match held.get(&**topic.key()) {
-            Some(old) => {
-                kept += 1;
-                if !Arc::ptr_eq(old, topic) {
+        match old.peek().map(|held| held.key().cmp(topic.key())) {
+            Some(Ordering::Less) => return None,
+            Some(Ordering::Equal) => {
+                if !old.next().is_some_and(|held| Arc::ptr_eq(held, topic)) {
                     out.push(topic.clone());
                 }
             }
-            None => out.push(topic.clone()),
+            Some(Ordering::Greater) | None => out.push(topic.clone()),
         }
     }
-    (kept == old.len()).then_some(out)
+    old.next().is_none().then_some(out)
 }
 
 fn table(topics: &[Arc<Topic>]) -> BTreeMap<String, TopicConfig> {

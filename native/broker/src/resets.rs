@@ -5,10 +5,11 @@
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use twinmq_store::QueueNumber;
 
-type Key = (String, String, u32);
+type Key = (String, QueueNumber);
 
-/// Pending resets by group, topic and queue.
+/// Pending resets by group and queue number: a topic made anew has new numbers and inherits none.
 #[derive(Debug, Default)]
 pub(crate) struct Resets {
     pending: Mutex<HashMap<Key, i64>>,
@@ -17,28 +18,25 @@ pub(crate) struct Resets {
 
 impl Resets {
     /// Notes a reset; a later one replaces it.
-    pub(crate) fn put(&self, group: &str, topic: &str, queue: u32, offset: i64) {
+    pub(crate) fn put(&self, group: &str, queue: QueueNumber, offset: i64) {
         let mut pending = self.pending.lock();
-        pending.insert((group.to_owned(), topic.to_owned(), queue), offset);
+        pending.insert((group.to_owned(), queue), offset);
         self.count.store(pending.len(), Ordering::Release);
     }
 
     /// Whether a reset is pending. One load when none is, which is nearly always.
-    pub(crate) fn is_pending(&self, group: &str, topic: &str, queue: u32) -> bool {
+    pub(crate) fn is_pending(&self, group: &str, queue: QueueNumber) -> bool {
         self.count.load(Ordering::Acquire) != 0
-            && self
-                .pending
-                .lock()
-                .contains_key(&(group.to_owned(), topic.to_owned(), queue))
+            && self.pending.lock().contains_key(&(group.to_owned(), queue))
     }
 
     /// The pending reset, which is thereby told.
-    pub(crate) fn take(&self, group: &str, topic: &str, queue: u32) -> Option<i64> {
+    pub(crate) fn take(&self, group: &str, queue: QueueNumber) -> Option<i64> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut pending = self.pending.lock();
-        let offset = pending.remove(&(group.to_owned(), topic.to_owned(), queue));
+        let offset = pending.remove(&(group.to_owned(), queue));
         self.count.store(pending.len(), Ordering::Release);
         offset
     }
@@ -51,11 +49,12 @@ mod tests {
     #[test]
     fn a_reset_is_told_once() {
         let resets = Resets::default();
-        assert_eq!(resets.take("g", "t", 0), None);
-        resets.put("g", "t", 0, 7);
-        assert!(resets.is_pending("g", "t", 0));
-        assert!(!resets.is_pending("g", "t", 1));
-        assert_eq!(resets.take("g", "t", 0), Some(7));
-        assert_eq!(resets.take("g", "t", 0), None);
+        let (queue, other) = (QueueNumber(20), QueueNumber(21));
+        assert_eq!(resets.take("g", queue), None);
+        resets.put("g", queue, 7);
+        assert!(resets.is_pending("g", queue));
+        assert!(!resets.is_pending("g", other));
+        assert_eq!(resets.take("g", queue), Some(7));
+        assert_eq!(resets.take("g", queue), None);
     }
 }

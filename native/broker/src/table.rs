@@ -260,7 +260,7 @@ async fn dispatch(
         Kind::ViewMessage => front.queries.view_message(request).await,
         Kind::UpdateConfig => front.admin.update_config(request),
         Kind::GetConfig => front.admin.config(request),
-        Kind::RuntimeInfo => front.admin.runtime_info(request),
+        Kind::RuntimeInfo => front.admin.runtime_info(request).await,
         Kind::Unknown => Ok(Outcome::Reply(twinmq_remoting::code::not_supported(
             request,
         ))),

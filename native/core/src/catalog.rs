@@ -270,6 +270,20 @@ impl Catalog {
         self.state.lock().groups.values().cloned().collect()
     }
 
+    /// Puts a group's definition where there is none.
+    pub(crate) async fn add_group(&self, group: &crate::groups::Group) -> Result<(), CatalogError> {
+        let end = self
+            .record(|state| {
+                Ok(if state.groups.contains_key(&group.group_name) {
+                    Vec::new()
+                } else {
+                    vec![Change::Group(group.clone())]
+                })
+            })
+            .await?;
+        self.durable(end).await
+    }
+
     /// Puts or deletes a group's definition.
     pub(crate) async fn set_group(
         &self,

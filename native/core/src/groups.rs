@@ -2,6 +2,7 @@
 
 use crate::catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use twinmq_records::names;
 
@@ -23,6 +24,10 @@ pub struct Group {
     pub notify_consumer_ids_changed_enable: bool,
     pub group_sys_flag: i32,
     pub consume_timeout_minute: i32,
+    /// What the broker does not look at but keeps: `attributes`, `groupRetryPolicy`,
+    /// `subscriptionDataSet` and the like.
+    #[serde(flatten)]
+    pub others: BTreeMap<String, serde_json::Value>,
 }
 
 impl Default for Group {
@@ -40,6 +45,7 @@ impl Default for Group {
             notify_consumer_ids_changed_enable: true,
             group_sys_flag: 0,
             consume_timeout_minute: 15,
+            others: BTreeMap::new(),
         }
     }
 }
@@ -64,16 +70,31 @@ impl Groups {
     pub fn all(&self) -> Vec<Arc<Group>> {
         self.catalog.all_groups()
     }
+    /// The definition, with RocketMQ's defaults if there was none. Never replaces one, whoever else makes
+    /// it meanwhile.
+    ///
+    /// # Errors
+    /// `InvalidName`, or the log's.
+    pub async fn ensure(&self, name: &str) -> Result<Arc<Group>, CatalogError> {
+        if let Some(group) = self.get(name) {
+            return Ok(group);
+        }
+        check(name)?;
+        let group = Group {
+            group_name: name.to_owned(),
+            ..Group::default()
+        };
+        self.catalog.add_group(&group).await?;
+        self.get(name)
+            .ok_or_else(|| CatalogError::Unknown(name.to_owned()))
+    }
     /// Creates or replaces a definition; durable when it returns.
     ///
     /// # Errors
     /// `InvalidName`, or the log's.
     pub async fn put(&self, group: Group) -> Result<Arc<Group>, CatalogError> {
         let name = group.group_name.clone();
-        names::check_native_group(&name).map_err(|error| CatalogError::InvalidName {
-            name: name.clone(),
-            reason: error.to_string(),
-        })?;
+        check(&name)?;
         self.catalog.set_group(&name, Some(&group)).await?;
         self.get(&name).ok_or(CatalogError::Unknown(name))
     }
@@ -84,4 +105,11 @@ impl Groups {
     pub async fn delete(&self, name: &str) -> Result<(), CatalogError> {
         self.catalog.set_group(name, None).await
     }
+}
+
+fn check(name: &str) -> Result<(), CatalogError> {
+    names::check_native_group(name).map_err(|error| CatalogError::InvalidName {
+        name: name.to_owned(),
+        reason: error.to_string(),
+    })
 }

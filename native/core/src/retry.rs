@@ -144,11 +144,7 @@ impl Retry {
         if !self.config.auto_create_groups {
             return Err(RetryError::UnknownGroup(name.to_owned()));
         }
-        let group = Group {
-            group_name: name.to_owned(),
-            ..Group::default()
-        };
-        Ok(self.groups.put(group).await?)
+        Ok(self.groups.ensure(name).await?)
     }
 
     async fn topic(&self, name: &str, queues: u32) -> Result<Arc<Topic>, CatalogError> {

@@ -1009,6 +1009,22 @@ async fn commits_of_many_groups_at_once_all_survive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_no_longer_allowed_at_the_append_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    let offsets = &node.core.offsets;
+    let at = |offset| [(Arc::clone(&topic), 0, committed(offset))];
+    let taken = offsets.commit_if("g", &at(7), || Ok::<(), u8>(())).await;
+    assert_eq!(taken.expect("commits"), Ok(()));
+    let refused = offsets.commit_if("g", &at(3), || Err(22_u8)).await;
+    assert_eq!(refused.expect("no error of the log"), Err(22));
+    let now = offsets.get("g", &topic, 0).map(|found| found.offset);
+    assert_eq!(now, Some(7));
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn snapshots_let_the_internal_queues_go_and_still_bring_everything_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = CoreConfig {
@@ -1159,5 +1175,32 @@ async fn a_clock_that_was_put_back_a_little_makes_no_delay_vanish() {
         (node.pull(&topic, 0, 0, &Filter::All).await.count > 0).then_some(())
     })
     .await;
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_made_on_demand_never_replaces_what_an_operator_defined() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let name = format!("g{round}");
+        let defined = Group {
+            group_name: name.clone(),
+            retry_max_times: 3,
+            others: BTreeMap::from([("groupRetryPolicy".to_owned(), "x".into())]),
+            ..Group::default()
+        };
+        let (one, other) = (Arc::clone(&node.core.groups), Arc::clone(&node.core.groups));
+        let demanded = tokio::spawn(async move { one.ensure(&name).await });
+        let put = tokio::spawn(async move { other.put(defined).await });
+        demanded.await.expect("no panic").expect("made");
+        put.await.expect("no panic").expect("made");
+    }
+    node.vanish().await;
+    let node = Node::open(dir.path()).await;
+    for round in 0..50 {
+        let group = node.core.groups.get(&format!("g{round}")).expect("there");
+        assert_eq!((group.retry_max_times, group.others.len()), (3, 1));
+    }
     node.close().await;
 }

@@ -74,8 +74,8 @@ impl Admin {
     }
 
     /// 28: Every key that the exporter, the dashboard and mqadmin read; those that have no
-    /// counterpart here (thread pools, transient buffers) are given at rest.
-    pub(crate) fn runtime_info(&self, request: &Command) -> Result<Outcome, Refusal> {
+    /// counterpart here (thread pools, transient buffers, latencies) are zero.
+    pub(crate) async fn runtime_info(&self, request: &Command) -> Result<Outcome, Refusal> {
         let now_ms = crate::now_ms();
         let mut table = BTreeMap::new();
         let mut put = |key: &str, value: String| {
@@ -83,13 +83,15 @@ impl Admin {
         };
         self.identity(&mut put, now_ms);
         self.traffic(&mut put, now_ms);
+        let earliest = self.store.earliest().await.map_err(Refusal::from)?;
+        put(
+            "earliestMessageTimeStamp",
+            earliest.map_or(-1, |time| time.0).to_string(),
+        );
         self.log(&mut put);
         for pool in ["send", "pull", "litePull", "query", "ack"] {
             put(&format!("{pool}ThreadPoolQueueSize"), "0".to_owned());
-            put(
-                &format!("{pool}ThreadPoolQueueCapacity"),
-                "10000".to_owned(),
-            );
+            put(&format!("{pool}ThreadPoolQueueCapacity"), "0".to_owned());
             put(
                 &format!("{pool}ThreadPoolQueueHeadWaitTimeMills"),
                 "0".to_owned(),
@@ -97,7 +99,7 @@ impl Admin {
         }
         for (key, value) in [
             ("EndTransactionQueueSize", "0"),
-            ("EndTransactionThreadPoolQueueCapacity", "100000"),
+            ("EndTransactionThreadPoolQueueCapacity", "0"),
             ("dispatchMaxBuffer", "0"),
             ("dispatchBehindBytes", "0"),
             ("pageCacheLockTimeMills", "0"),
@@ -146,10 +148,7 @@ impl Admin {
         put("putLatency999", "0.00".to_owned());
         put(
             "putMessageDistributeTime",
-            format!(
-                "[<=0ms]:{} [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 ",
-                messages.min(i32::MAX as u64)
-            ),
+            "[<=0ms]:0 [0~10ms]:0 [10~50ms]:0 [50~100ms]:0 [100~200ms]:0 [200~500ms]:0 [500ms~1s]:0 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:0 ".to_owned(),
         );
         for (kind, now) in [("Put", messages), ("Get", got)] {
             put(&format!("msg{kind}TotalYesterdayMorning"), "0".to_owned());
@@ -169,27 +168,10 @@ impl Admin {
             "remainHowManyDataToFlush",
             people(progress.written.0.saturating_sub(progress.synced.0)),
         );
-        put("earliestMessageTimeStamp", self.boot_ms.to_string());
-        // The store tells the used share of its disk, not its size; the log stands for what is used.
-        let size = progress.written.0.saturating_sub(progress.head.0);
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a figure for people"
-        )]
-        let total = if used > 0.0 {
-            (size as f64 / used) as u64
-        } else {
-            size
-        };
+        let (total, free) = self.store.disk_bytes().unwrap_or_default();
         put(
             "commitLogDirCapacity",
-            format!(
-                "Total : {}, Free : {}.",
-                people(total),
-                people(total.saturating_sub(size))
-            ),
+            format!("Total : {}, Free : {}.", people(total), people(free)),
         );
     }
 }

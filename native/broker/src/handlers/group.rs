@@ -34,7 +34,7 @@ pub(crate) struct GroupAdmin {
 impl GroupAdmin {
     /// Code 200.
     pub(crate) async fn put(&self, request: &Command) -> Result<Outcome, Refusal> {
-        self.put_one(group(crate::table::body(request)?)).await?;
+        self.put_one(crate::table::body(request)?).await?;
         Ok(crate::table::done(request))
     }
 
@@ -42,12 +42,14 @@ impl GroupAdmin {
     pub(crate) async fn put_list(&self, request: &Command) -> Result<Outcome, Refusal> {
         let body: GroupConfigList = crate::table::body(request)?;
         for config in body.group_config_list {
-            self.put_one(group(config)).await?;
+            self.put_one(config).await?;
         }
         Ok(crate::table::done(request))
     }
 
-    async fn put_one(&self, group: Group) -> Result<(), Refusal> {
+    async fn put_one(&self, config: SubscriptionGroupConfig) -> Result<(), Refusal> {
+        let old = self.groups.get(&config.group_name);
+        let group = group(config, old.as_deref());
         if !names::is_group(&group.group_name) {
             return Err(Refusal::parameter(format!(
                 "the group name {:?} is blank, longer than 120 or has other characters than ^[%|a-zA-Z0-9_-]+$",
@@ -159,9 +161,28 @@ impl GroupAdmin {
     }
 }
 
+const ATTRIBUTES: &str = "attributes";
+const RETRY_POLICY: &str = "groupRetryPolicy";
+const SUBSCRIPTIONS: &str = "subscriptionDataSet";
+
+/// A group's free attributes.
+fn attributes(group: &Group) -> BTreeMap<String, String> {
+    let held = group.others.get(ATTRIBUTES).cloned();
+    held.and_then(|held| serde_json::from_value(held).ok())
+        .unwrap_or_default()
+}
+
 /// A group as RocketMQ describes it.
 fn config(group: &Group) -> SubscriptionGroupConfig {
+    let plain = SubscriptionGroupConfig::default();
     SubscriptionGroupConfig {
+        attributes: attributes(group),
+        group_retry_policy: group
+            .others
+            .get(RETRY_POLICY)
+            .cloned()
+            .unwrap_or(plain.group_retry_policy),
+        subscription_data_set: group.others.get(SUBSCRIPTIONS).cloned(),
         broker_id: group.broker_id,
         consume_broadcast_enable: group.consume_broadcast_enable,
         consume_enable: group.consume_enable,
@@ -174,11 +195,31 @@ fn config(group: &Group) -> SubscriptionGroupConfig {
         retry_max_times: group.retry_max_times,
         retry_queue_nums: group.retry_queue_nums,
         which_broker_when_consume_slowly: group.which_broker_when_consume_slowly,
-        ..SubscriptionGroupConfig::default()
     }
 }
 
-fn group(config: SubscriptionGroupConfig) -> Group {
+/// The definition that a client asks for. Everything is as it says but for the attributes, of which
+/// `+key` sets and `-key` removes one (RocketMQ `AttributeUtil`).
+fn group(config: SubscriptionGroupConfig, old: Option<&Group>) -> Group {
+    let mut held = old.map(attributes).unwrap_or_default();
+    for (key, value) in config.attributes {
+        if let Some(key) = key.strip_prefix('-') {
+            held.remove(key);
+        } else {
+            let key = key.strip_prefix('+').unwrap_or(&key);
+            held.insert(key.to_owned(), value);
+        }
+    }
+    let mut others = BTreeMap::new();
+    if !held.is_empty() {
+        others.insert(ATTRIBUTES.to_owned(), serde_json::json!(held));
+    }
+    if config.group_retry_policy != SubscriptionGroupConfig::default().group_retry_policy {
+        others.insert(RETRY_POLICY.to_owned(), config.group_retry_policy);
+    }
+    if let Some(subscriptions) = config.subscription_data_set {
+        others.insert(SUBSCRIPTIONS.to_owned(), subscriptions);
+    }
     Group {
         group_name: config.group_name,
         consume_enable: config.consume_enable,
@@ -192,5 +233,6 @@ fn group(config: SubscriptionGroupConfig) -> Group {
         notify_consumer_ids_changed_enable: config.notify_consumer_ids_changed_enable,
         group_sys_flag: config.group_sys_flag,
         consume_timeout_minute: config.consume_timeout_minute,
+        others,
     }
 }

@@ -72,18 +72,15 @@ impl Offsetting {
             .catalog
             .by_native(head.topic)
             .ok_or_else(|| Refusal::no_topic(head.topic))?;
-        let queue = u32::try_from(head.queue_id)
+        let (queue, number) = u32::try_from(head.queue_id)
             .ok()
-            .filter(|queue| topic.queue(*queue).is_some())
+            .and_then(|queue| Some((queue, topic.queue(queue)?)))
             .ok_or_else(|| Refusal::parameter(format!("queueId[{}] is illegal", head.queue_id)))?;
         if head.commit_offset < 0 {
             return Err(Refusal::parameter("commitOffset is below 0"));
         }
         let reply = Command::response_to(request, response::SUCCESS);
-        if self
-            .resets
-            .is_pending(head.consumer_group, head.topic, queue)
-        {
+        if self.resets.is_pending(head.consumer_group, number) {
             return Ok(Outcome::Reply(
                 reply.with_remark("Offset has been previously reset"),
             ));
@@ -205,7 +202,9 @@ impl Offsetting {
             .await?;
         let mut table = twinmq_remoting::bodies::offset::ResetOffsets::default();
         for (queue, target) in targets {
-            self.resets.put(head.group, head.topic, queue, target);
+            if let Some(number) = topic.queue(queue) {
+                self.resets.put(head.group, number, target);
+            }
             table.offset_table.insert(
                 crate::registration::queue_key(head.topic, &self.broker_name, queue)?,
                 target,

@@ -23,6 +23,10 @@ use twinmq_remoting::code::response;
 use twinmq_remoting::fields::pull::{Pull, flag};
 use twinmq_remoting::{Command, Outcome};
 
+/// How long a pull is held without long polling (RocketMQ's `shortPollingTimeMills`): its sender pulls
+/// again as soon as it is answered.
+const SHORT_POLL: Duration = Duration::from_secs(1);
+
 /// What pulling needs.
 #[derive(Debug)]
 pub(crate) struct Pulling {
@@ -68,9 +72,9 @@ impl Pulling {
         let filter = self.filter(&head, &group)?;
         if head.sys_flag & flag::COMMIT_OFFSET != 0
             && head.commit_offset >= 0
-            && !self
-                .resets
-                .is_pending(head.consumer_group, head.topic, queue)
+            && !topic
+                .queue(queue)
+                .is_some_and(|number| self.resets.is_pending(head.consumer_group, number))
         {
             self.offsets.commit_later(
                 &names::group_key(head.consumer_group),
@@ -79,9 +83,13 @@ impl Pulling {
                 head.commit_offset,
             );
         }
-        let hold = (self.long_polling && head.sys_flag & flag::SUSPEND != 0).then(|| {
+        let hold = (head.sys_flag & flag::SUSPEND != 0).then(|| {
             let asked = u64::try_from(head.suspend_timeout_millis).unwrap_or(0);
-            Duration::from_millis(asked).min(self.hold_max)
+            if self.long_polling {
+                Duration::from_millis(asked).min(self.hold_max)
+            } else {
+                SHORT_POLL.min(self.hold_max)
+            }
         });
         let bytes_max = match head.max_msg_bytes {
             Some(bytes) => u32::try_from(bytes)
@@ -115,11 +123,7 @@ impl Pulling {
         let group = match self.groups.get(name) {
             Some(group) => group,
             None if self.auto_create_groups && names::is_group(name) => {
-                let group = Group {
-                    group_name: name.to_owned(),
-                    ..Group::default()
-                };
-                self.groups.put(group).await?
+                self.groups.ensure(name).await?
             }
             None => return Err(Refusal::no_group(name)),
         };

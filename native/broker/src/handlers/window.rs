@@ -121,9 +121,8 @@ impl Window {
 
     /// One look at the queue.
     async fn look(&self) -> Result<Found, Refusal> {
-        let reset = self
-            .resets
-            .take(&self.group_name, &self.topic_name, self.queue);
+        let number = self.topic.queue(self.queue);
+        let reset = number.and_then(|number| self.resets.take(&self.group_name, number));
         if let Some(offset) = reset {
             let ends = self.consuming.ends(&self.topic, self.queue, true);
             return Ok(Found {

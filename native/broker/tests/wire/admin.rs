@@ -100,7 +100,7 @@ async fn topics_are_made_changed_listed_and_deleted() {
 async fn groups_are_made_listed_and_deleted() {
     let broker = start().await;
     let caller = broker.connect().await;
-    let body = r#"{"groupName":"G","retryMaxTimes":3,"consumeEnable":true,"groupRetryPolicy":{"type":"CUSTOMIZED"}}"#;
+    let body = r#"{"groupName":"G","retryMaxTimes":3,"consumeEnable":true,"groupRetryPolicy":{"type":"EXPONENTIAL","exponentialRetryPolicy":{"initial":5}},"attributes":{"+a":"1","+b":"2"}}"#;
     let put = request(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, &[]).with_body(body.to_owned());
     assert_eq!(call(&caller, put).await.code, response::SUCCESS);
     let one = call(
@@ -110,6 +110,23 @@ async fn groups_are_made_listed_and_deleted() {
     .await;
     let one: SubscriptionGroupConfig = json::read(&one.body).expect("a group");
     assert_eq!((one.retry_max_times, one.retry_queue_nums), (3, 1));
+    assert_eq!(
+        one.group_retry_policy["exponentialRetryPolicy"]["initial"],
+        5
+    );
+    assert_eq!(one.attributes.get("a").map(String::as_str), Some("1"));
+    let body = r#"{"groupName":"G","attributes":{"-a":""},"subscriptionDataSet":[{"topic":"T"}]}"#;
+    let put = request(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, &[]).with_body(body.to_owned());
+    assert_eq!(call(&caller, put).await.code, response::SUCCESS);
+    let one = call(
+        &caller,
+        request(code::GET_SUBSCRIPTIONGROUP_CONFIG, &[("group", "G")]),
+    )
+    .await;
+    let one: SubscriptionGroupConfig = json::read(&one.body).expect("a group");
+    assert_eq!(one.attributes.keys().collect::<Vec<_>>(), ["b"]);
+    assert_eq!(one.retry_max_times, 16);
+    assert_eq!(one.subscription_data_set.expect("kept")[0]["topic"], "T");
     let all = call(
         &caller,
         request(code::GET_ALL_SUBSCRIPTIONGROUP_CONFIG, &[]),
@@ -192,6 +209,7 @@ async fn progress_and_connections_are_shown() {
 async fn runtime_info_has_every_key_that_tools_parse() {
     let broker = start().await;
     let caller = broker.connect().await;
+    call(&caller, send_to("T", 0, "", "x")).await;
     let info = call(&caller, request(code::GET_BROKER_RUNTIME_INFO, &[])).await;
     let info: KvTable = json::read(&info.body).expect("a table");
     for key in [
@@ -252,6 +270,19 @@ async fn runtime_info_has_every_key_that_tools_parse() {
     let capacity = &info.table["commitLogDirCapacity"];
     assert!(
         capacity.starts_with("Total : ") && capacity.ends_with('.'),
+        "{capacity}"
+    );
+    // What is not measured is zero, not invented.
+    let buckets = &info.table["putMessageDistributeTime"];
+    let counted = buckets.split_whitespace().filter(|b| !b.ends_with(":0"));
+    assert_eq!(counted.count(), 0, "{buckets}");
+    assert_eq!(info.table["sendThreadPoolQueueCapacity"], "0");
+    // The log is older than the front, and its disk larger than the little log.
+    let time = |key: &str| info.table[key].parse::<i64>().expect("a time");
+    assert!(time("earliestMessageTimeStamp") > 0);
+    assert!(time("earliestMessageTimeStamp") < time("bootTimestamp"));
+    assert!(
+        capacity.contains("GiB") || capacity.contains("TiB"),
         "{capacity}"
     );
     let config = call(&caller, request(code::GET_BROKER_CONFIG, &[])).await;

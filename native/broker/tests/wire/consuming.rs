@@ -414,3 +414,60 @@ async fn a_queue_is_locked_for_one_client_at_a_time() {
     assert_eq!(held.locked.len(), 2);
     broker.stop().await;
 }
+
+#[tokio::test]
+async fn without_long_polling_a_pull_at_the_end_still_waits_a_second() {
+    let broker = start_with(|config, _| config.long_polling = false).await;
+    let caller = broker.connect().await;
+    call(&caller, send_to("P", 0, "", "x")).await;
+    let began = Instant::now();
+    let pull = pull_from("g", "P", 0, 1, 2 | 4, 15_000, "*");
+    let answer = call(&caller, pull).await;
+    assert_eq!(answer.code, response::PULL_NOT_FOUND);
+    let took = began.elapsed();
+    assert!(
+        (Duration::from_millis(900)..Duration::from_secs(10)).contains(&took),
+        "{took:?}: clients pull again at once"
+    );
+    broker.stop().await;
+}
+
+#[tokio::test]
+async fn a_reset_is_told_by_the_next_pull_and_ends_with_its_topic() {
+    let broker = start().await;
+    let caller = broker.connect().await;
+    call(&caller, heartbeat("c", "g", "R", "*", 1)).await;
+    for body in ["0", "1", "2"] {
+        call(&caller, send_to("R", 0, "", body)).await;
+    }
+    let reset = |offset: &str| {
+        request(
+            code::INVOKE_BROKER_TO_RESET_OFFSET,
+            &[
+                ("topic", "R"),
+                ("group", "g"),
+                ("queueId", "0"),
+                ("offset", offset),
+                ("timestamp", "-1"),
+                ("isForce", "true"),
+            ],
+        )
+    };
+    assert_eq!(call(&caller, reset("1")).await.code, response::SUCCESS);
+    let told = call(&caller, pull_from("g", "R", 0, 3, 4, 0, "*")).await;
+    assert_eq!(told.code, response::PULL_OFFSET_MOVED);
+    assert_eq!(number(&told, "nextBeginOffset"), 1);
+    let on = call(&caller, pull_from("g", "R", 0, 1, 4, 0, "*")).await;
+    assert_eq!(
+        (on.code, number(&on, "nextBeginOffset")),
+        (response::SUCCESS, 3)
+    );
+
+    assert_eq!(call(&caller, reset("3")).await.code, response::SUCCESS);
+    let delete = request(code::DELETE_TOPIC_IN_BROKER, &[("topic", "R")]);
+    assert_eq!(call(&caller, delete).await.code, response::SUCCESS);
+    call(&caller, send_to("R", 0, "", "new")).await;
+    let fresh = call(&caller, pull_from("g", "R", 0, 0, 4, 0, "*")).await;
+    assert_eq!(fresh.code, response::SUCCESS, "{fresh:?}");
+    broker.stop().await;
+}

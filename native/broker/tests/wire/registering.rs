@@ -1,6 +1,6 @@
 //! What name servers are told, and when.
 
-use crate::broker::{LONG, call, send_to, start_with};
+use crate::broker::{LONG, call, request, send_to, start_with};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -103,6 +103,9 @@ impl Known {
         let body = topics(command).topic_config_serialize_wrapper;
         self.rounds += 1;
         self.entries += body.topic_config_table.len();
+        if command.fields.get("twinmqWhole") == Some("true") {
+            self.topics.clear();
+        }
         if self.version.replace(body.data_version.counter) != Some(body.data_version.counter) {
             self.topics.extend(body.topic_config_table.into_keys());
         }
@@ -160,6 +163,23 @@ async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
         "{} topics told",
         known.entries
     );
+
+    // What has gone is told too, and what comes after it.
+    let caller = broker.connect().await;
+    for gone in ["m0-0", "m31-19"] {
+        let delete = request(code::DELETE_TOPIC_IN_BROKER, &[("topic", gone)]);
+        assert_eq!(call(&caller, delete).await.code, response::SUCCESS);
+    }
+    for made in ["a", "z"] {
+        let sent = call(&caller, send_to(made, 0, "", "x")).await;
+        assert_eq!(sent.code, response::SUCCESS);
+    }
+    while let Ok(command) = book.try_recv() {
+        known.take(&command);
+    }
+    assert_eq!(known.topics.len(), own + SENDERS * EACH);
+    assert!(known.topics.contains("a") && known.topics.contains("z"));
+    assert!(!known.topics.contains("m0-0") && !known.topics.contains("m31-19"));
     broker.stop().await;
     name_server.abort();
 }

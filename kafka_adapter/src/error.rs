@@ -108,7 +108,9 @@ impl From<&ConsumeError> for Refusal {
             ConsumeError::Read(ReadError::OutOfRange { .. } | ReadError::NoSuchAddress { .. }) => {
                 ResponseError::OffsetOutOfRange
             }
-            ConsumeError::Read(ReadError::Corrupt { .. } | ReadError::Io { .. }) => {
+            // Of the codes a consumer retries by itself, the one that asks for patience.
+            ConsumeError::Busy
+            | ConsumeError::Read(ReadError::Corrupt { .. } | ReadError::Io { .. }) => {
                 ResponseError::KafkaStorageError
             }
             ConsumeError::Untranslatable { .. } => ResponseError::CorruptMessage,

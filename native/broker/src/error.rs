@@ -161,6 +161,7 @@ impl From<ConsumeError> for Refusal {
         match error {
             ConsumeError::NoSuchQueue(_) => Self::parameter(error.to_string()),
             ConsumeError::Read(inner) => inner.into(),
+            ConsumeError::Busy => Self::new(response::SYSTEM_BUSY, error.to_string()),
             ConsumeError::Untranslatable { .. } => Self::system(error),
         }
     }

@@ -36,6 +36,10 @@ pub struct CoreConfig {
     pub queues_per_topic_max: u32,
     /// Bytes of translated records kept for readers of the other protocol.
     pub translation_cache_bytes: usize,
+    /// Bytes of translated records alive at one time: cached ones and those in answers that clients have
+    /// not taken yet. Beyond it, readers of the other protocol get less at a time, or wait. At least
+    /// twice `translation_cache_bytes` and 1 MiB.
+    pub translated_bytes_max: usize,
     /// Milliseconds between retention rounds. Kafka's `log.retention.check.interval.ms`.
     pub retention_interval_ms: u64,
     /// Minutes that offsets of empty groups without a RocketMQ definition are kept.
@@ -74,6 +78,7 @@ impl Default for CoreConfig {
             topics_max: 100_000,
             queues_per_topic_max: 10_000,
             translation_cache_bytes: 64 << 20,
+            translated_bytes_max: 256 << 20,
             retention_interval_ms: 10_000,
             offsets_retention_minutes: 10_080,
             commit_linger_ms: 200,
@@ -112,6 +117,12 @@ impl CoreConfig {
             if count == 0 || count > self.queues_per_topic_max {
                 return Err((key, "must be from 1 to queues_per_topic_max".to_owned()));
             }
+        }
+        if self.translated_bytes_max < (2 * self.translation_cache_bytes).max(1 << 20) {
+            return Err((
+                "broker.translated_bytes_max",
+                "must be at least twice translation_cache_bytes and 1 MiB".to_owned(),
+            ));
         }
         if self.log_retention_ms < -1 {
             return Err(("broker.log_retention_ms", "must be -1 or more".to_owned()));

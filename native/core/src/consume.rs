@@ -2,6 +2,7 @@
 
 mod crossing;
 mod native;
+mod room;
 mod search;
 mod watch;
 
@@ -13,6 +14,7 @@ use crate::metrics::CoreMetrics;
 use crate::produce::Producing;
 use bytes::Bytes;
 use crossing::Crossing;
+use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
@@ -30,6 +32,9 @@ pub enum ConsumeError {
     /// The log's answer.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Too many translated records wait for slow readers (`translated_bytes_max`); try again.
+    #[error("too many translated records wait for their readers (broker.translated_bytes_max)")]
+    Busy,
     /// A stored record cannot be shown in the other layout.
     #[error("offset {at}: {reason}")]
     Untranslatable {
@@ -107,6 +112,7 @@ impl Consuming {
             framed: Cache::new(bytes / 2, metrics.clone()),
             producing,
             decompressed_max: config.decompressed_bytes_max,
+            room: room::Room::new(config.translated_bytes_max),
             metrics,
         };
         Self {
@@ -157,7 +163,11 @@ impl Consuming {
         let mut rest = &page.entries[..];
         while let Some((first, others)) = rest.split_first() {
             let (bytes, next) = if first.header.kind == Kind::Message {
-                let framed = self.crossing.framed(rest, bytes_max)?;
+                let must = out.chunks.is_empty() && first_regardless;
+                let framed = match self.crossing.framed(rest, bytes_max, must).await {
+                    Err(ConsumeError::Busy) if !must => break,
+                    framed => framed?,
+                };
                 rest = &rest[framed.entries.min(rest.len())..];
                 (framed.bytes.clone(), framed.next)
             } else {
@@ -213,7 +223,7 @@ impl Consuming {
             }
             let go_on = match stored.header.kind {
                 Kind::Message => picked.message(stored),
-                Kind::Batch => self.pick(&mut picked, topic, queue, stored)?,
+                Kind::Batch => self.pick(&mut picked, topic, queue, stored).await?,
                 Kind::Control => true,
             };
             if !go_on {
@@ -224,7 +234,7 @@ impl Consuming {
     }
 
     /// Picks from a batch, piece by piece. False: stop.
-    fn pick(
+    async fn pick(
         &self,
         picked: &mut native::Picked<'_>,
         topic: &Topic,
@@ -233,7 +243,15 @@ impl Consuming {
     ) -> Result<bool, ConsumeError> {
         let mut from = 0;
         loop {
-            let opened = self.crossing.opened(topic, queue, stored, from)?;
+            let must = picked.is_empty();
+            let opened = self.crossing.opened(topic, queue, stored, from, must);
+            let opened = match opened.await {
+                Err(ConsumeError::Busy) if !must => {
+                    picked.stop(stored.header.base.plus(u64::from(from)));
+                    return Ok(false);
+                }
+                opened => opened?,
+            };
             let more = picked.batch(stored, &opened);
             match opened.next {
                 Some(next) if more => from = next,
@@ -281,7 +299,10 @@ impl Consuming {
                 if hidden {
                     return Err(nothing());
                 }
-                let record = self.crossing.record(&topic, ordinal, &stored, place)?;
+                let record = self
+                    .crossing
+                    .record(&topic, ordinal, &stored, place)
+                    .await?;
                 record.ok_or_else(nothing)
             }
             _ => Err(nothing()),
@@ -339,6 +360,20 @@ impl Consuming {
             pass: None,
         });
         at_once(read).is_some()
+    }
+
+    /// Bytes that a queue takes in the log. See `Store::queue_bytes`.
+    ///
+    /// # Errors
+    /// See [`ConsumeError`].
+    pub async fn bytes_of(&self, topic: &Topic, queue: u32) -> Result<u64, ConsumeError> {
+        Ok(self.store.queue_bytes(queue_of(topic, queue)?).await?)
+    }
+
+    /// Where the log is, and total and free bytes of its disk where the system tells.
+    #[must_use]
+    pub fn log_dir(&self) -> (&Path, Option<(u64, u64)>) {
+        (self.store.dir(), self.store.disk_room())
     }
 
     /// Kafka's OffsetForLeaderEpoch. See `Store::end_of_reign`.

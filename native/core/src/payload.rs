@@ -12,8 +12,8 @@ use twinmq_records::batch::{self, BatchError, Facts, Tag, Walk, Writer};
 use twinmq_records::internal::{
     InternalError, OffsetKey, OffsetValue, OffsetsKey, encode_group_key,
 };
-use twinmq_records::message::MessageView;
 pub(crate) use twinmq_records::message::java_hash;
+use twinmq_records::message::{MessageView, SYS_COMPRESSED};
 use twinmq_records::translate::{self, Destination, Translated};
 use twinmq_store::{Draft, Fill, Flags, Kind, Place, Producer, QueueNumber, Stored, Timestamp};
 
@@ -290,6 +290,25 @@ pub(crate) fn opened(
         batch::open(&stored.payload, decompressed_max).map_err(|error| error.to_string())?;
     translate::messages(&opened, &to, from, PIECE_BYTES, decompressed_max)
         .map_err(|error| error.to_string())
+}
+
+/// Entries of this many bytes are costly to translate, whatever they hold.
+const COSTLY_BYTES: usize = 64 << 10;
+
+/// Whether translating these entries may take long: they are large, or compressed (a small one may expand
+/// to `decompressed_bytes_max`).
+pub(crate) fn is_costly(entries: &[Stored]) -> bool {
+    let bytes: usize = entries.iter().map(|stored| stored.payload.len()).sum();
+    bytes >= COSTLY_BYTES || entries.iter().any(is_compressed)
+}
+
+fn is_compressed(stored: &Stored) -> bool {
+    match stored.header.kind {
+        Kind::Batch => batch::is_compressed(&stored.payload),
+        Kind::Message => MessageView::parse(&stored.payload)
+            .is_ok_and(|view| view.sys_flag & SYS_COMPRESSED != 0),
+        Kind::Control => false,
+    }
 }
 
 /// One batch of no more than `bytes_max` bytes, if more than one, made from message entries that follow

@@ -168,6 +168,12 @@ impl Header {
     }
 }
 
+/// Whether a batch's records are compressed, by its attributes; false for what has no header.
+#[must_use]
+pub fn is_compressed(batch: &[u8]) -> bool {
+    batch.get(22).is_some_and(|attributes| attributes & 7 != 0)
+}
+
 /// Whether the batch's CRC is right. False too for anything shorter than a header.
 #[must_use]
 pub fn crc_is_right(batch: &[u8]) -> bool {

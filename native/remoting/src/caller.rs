@@ -1,6 +1,7 @@
 //! The calling side: one outgoing connection, requests matched to answers by opaque.
 
 use crate::connection::Connection;
+use crate::shared::Shared;
 use crate::{CallError, Channel, Command, Limits, ListenerMetrics, Outcome, Serve, code};
 use std::io;
 use std::net::SocketAddr;
@@ -67,15 +68,13 @@ impl Caller {
             limits.backlog_max,
         );
         let (stop, stopped) = watch::channel(false);
-        let metrics = ListenerMetrics::detached();
-        let limits = Arc::new(limits);
+        let shared = Shared::new(limits, ListenerMetrics::detached());
         let connection = Connection::new(
             stream,
             channel.clone(),
             backlog,
             handler,
-            limits,
-            metrics,
+            Arc::new(shared),
             stopped,
         );
         let task = tokio::spawn(connection.run());

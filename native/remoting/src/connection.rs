@@ -7,8 +7,9 @@
 
 use crate::metrics::Ended;
 use crate::outbox::Outbox;
+use crate::shared::{Claim, ROOM_ASK, Share, Shared};
 use crate::socket::{Moved, READ_START, READ_STEP_MAX, moved};
-use crate::{Channel, Command, FrameError, Limits, ListenerMetrics, Outcome, Serve, frame};
+use crate::{Channel, Command, FrameError, Outcome, Serve, frame};
 use bytes::BytesMut;
 use std::io;
 use std::pin::Pin;
@@ -54,8 +55,8 @@ pub(crate) struct Connection<T, S: Serve> {
     backlog: mpsc::Receiver<Box<Command>>,
     waiting: JoinSet<Answer>,
     soon: usize,
-    limits: Arc<Limits>,
-    metrics: ListenerMetrics,
+    shared: Arc<Shared>,
+    share: Share,
     stop: watch::Receiver<bool>,
     /// Since when the peer has neither sent nor taken a byte.
     quiet_since: Instant,
@@ -73,6 +74,8 @@ enum End {
     Frame(FrameError),
     Idle,
     Stalled,
+    /// Its unfinished frame found no room, or held it for too long.
+    NoRoom(&'static str),
     /// The front closed it.
     Closed(&'static str),
     /// The listener stops.
@@ -85,8 +88,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         channel: Channel,
         backlog: mpsc::Receiver<Box<Command>>,
         handler: Arc<S>,
-        limits: Arc<Limits>,
-        metrics: ListenerMetrics,
+        shared: Arc<Shared>,
         stop: watch::Receiver<bool>,
     ) -> Self {
         let peer = handler.opened(&channel);
@@ -98,8 +100,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             backlog,
             waiting: JoinSet::new(),
             soon: 0,
-            limits,
-            metrics,
+            shared,
+            share: Share::default(),
             stop,
             quiet_since: Instant::now(),
             stalled_since: None,
@@ -119,16 +121,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             End::Peer => ("the peer closed it".to_owned(), Ended::Peer),
             End::Network(error) => (format!("network: {error}"), Ended::Peer),
             End::Frame(error) => {
-                tracing::warn!(%remote, "connection closed: {error}");
+                self.shared.no_frame(remote, &error);
                 (error.to_string(), Ended::Frame)
             }
             End::Idle => {
-                tracing::info!(%remote, seconds = self.limits.idle_seconds_max, "connection closed: idle");
+                if let Some(more_like_it) = self.shared.may_say() {
+                    let seconds = self.shared.limits.idle_seconds_max;
+                    tracing::info!(%remote, seconds, more_like_it, "connection closed: idle");
+                }
                 ("idle".to_owned(), Ended::Idle)
             }
             End::Stalled => {
-                tracing::warn!(%remote, unsent = self.output.len(), "connection closed: the peer does not read");
+                if let Some(more_like_it) = self.shared.may_say() {
+                    let unsent = self.output.len();
+                    tracing::warn!(%remote, unsent, more_like_it, "connection closed: the peer does not read");
+                }
                 ("the peer does not read".to_owned(), Ended::Stalled)
+            }
+            End::NoRoom(why) => {
+                if let Some(more_like_it) = self.shared.may_say() {
+                    tracing::warn!(%remote, more_like_it, "connection closed: {why}");
+                }
+                (why.to_owned(), Ended::Here)
             }
             End::Closed(why) => {
                 tracing::info!(%remote, "connection closed: {why}");
@@ -139,12 +153,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 ("the listener stops".to_owned(), Ended::Here)
             }
         };
-        self.metrics.ended(ended);
+        self.shared.metrics.ended(ended);
         tracing::debug!(%remote, why, "connection ended");
     }
 
     async fn work(&mut self) -> End {
-        let first = BUFFERS_KEPT.min(self.limits.idle());
+        let first = BUFFERS_KEPT.min(self.shared.limits.idle());
         let mut alarm = Box::pin(tokio::time::sleep_until(self.quiet_since + first));
         let (channel, mut stop) = (self.registered.channel.clone(), self.stop.clone());
         let mut closing = std::pin::pin!(channel.closing());
@@ -155,8 +169,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
             }
             self.watch_output(&mut alarm);
             let unsent = self.output.len();
-            let may_take = unsent < self.limits.unsent_bytes_max;
-            let may_read = may_take && self.waiting.len() < self.limits.waiting_max;
+            let may_take = unsent < self.shared.limits.unsent_bytes_max;
+            let wants = may_take && self.waiting.len() < self.shared.limits.waiting_max;
+            let starved = match self.share.claim(&self.shared, self.input.len() + self.step) {
+                Claim::Granted => false,
+                Claim::Wait => wants,
+                Claim::Refused => {
+                    return End::NoRoom("input_bytes_total_max left no room for its frame");
+                }
+                Claim::TooSlow => {
+                    return End::NoRoom("its frame came too slowly while others waited for room");
+                }
+            };
+            let may_read = wants && !starved;
             tokio::select! {
                 biased;
                 moved = moved(&mut self.stream, &mut self.input, &mut self.output, self.step, may_read) => {
@@ -170,6 +195,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 Some(answer) = self.waiting.join_next(), if may_take && !self.waiting.is_empty() => {
                     self.answer(answer);
                 }
+                () = tokio::time::sleep(ROOM_ASK), if starved => {}
                 why = &mut closing => return End::Closed(why),
                 () = &mut stopping => return End::Stop,
                 () = &mut alarm => {
@@ -185,16 +211,19 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     /// Handles every complete frame, as long as the output may grow.
     async fn handle_all(&mut self) -> Result<(), End> {
         loop {
-            if self.output.len() >= self.limits.flush_bytes {
+            if self.output.len() >= self.shared.limits.flush_bytes {
                 self.write_now()?;
             }
-            let full = self.output.len() >= self.limits.unsent_bytes_max
-                || self.waiting.len() >= self.limits.waiting_max;
+            let full = self.output.len() >= self.shared.limits.unsent_bytes_max
+                || self.waiting.len() >= self.shared.limits.waiting_max;
             if full || self.input.is_empty() {
                 break;
             }
-            match frame::next(&mut self.input, self.limits.frame_bytes_max) {
-                Ok(Ok(command)) => self.handle(command).await,
+            match frame::next(&mut self.input, self.shared.limits.frame_bytes_max) {
+                Ok(Ok(command)) => {
+                    self.handle(command).await;
+                    self.share.keep(self.input.len());
+                }
                 Ok(Err(_)) => break,
                 Err(error) => return Err(End::Frame(error)),
             }
@@ -251,7 +280,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         while !self.output.is_empty() {
             match self.output.poll_write(&mut self.stream, &mut cx) {
                 Poll::Ready(Ok(written)) => {
-                    self.metrics.sent.inc_by(written as u64);
+                    self.shared.metrics.sent.inc_by(written as u64);
                     self.quiet_since = Instant::now();
                     self.stalled_since = None;
                 }
@@ -278,7 +307,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
 
     /// Takes what else is ready, so that one write carries it.
     fn collect(&mut self) {
-        while self.output.len() < self.limits.flush_bytes {
+        while self.output.len() < self.shared.limits.flush_bytes {
             if let Ok(command) = self.backlog.try_recv() {
                 self.output.push(&command);
             } else if let Some(answer) = self.waiting.try_join_next() {
@@ -295,12 +324,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         if now - self.quiet_since >= BUFFERS_KEPT {
             alarm
                 .as_mut()
-                .reset(now + BUFFERS_KEPT.min(self.limits.idle()));
+                .reset(now + BUFFERS_KEPT.min(self.shared.limits.idle()));
         }
         self.quiet_since = now;
         match *moved {
             Moved::Read(bytes) => {
-                self.metrics.received.inc_by(bytes as u64);
+                self.shared.metrics.received.inc_by(bytes as u64);
                 // A read that filled its step asks for a larger one.
                 self.step = if bytes >= self.step {
                     (self.step * 2).min(READ_STEP_MAX)
@@ -309,7 +338,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 };
             }
             Moved::Wrote(bytes) => {
-                self.metrics.sent.inc_by(bytes as u64);
+                self.shared.metrics.sent.inc_by(bytes as u64);
                 self.stalled_since = None;
             }
         }
@@ -322,7 +351,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         } else if self.stalled_since.is_none() {
             let now = Instant::now();
             self.stalled_since = Some(now);
-            let due = now + self.limits.stall();
+            let due = now + self.shared.limits.stall();
             if alarm.deadline() > due {
                 alarm.as_mut().reset(due);
             }
@@ -332,8 +361,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
     /// The alarm rang: gives buffers back, or ends an idle or stalled connection.
     fn alarm(&mut self, alarm: &mut Pin<Box<Sleep>>) -> Option<End> {
         let now = Instant::now();
-        let stall = self.stalled_since.map(|since| since + self.limits.stall());
-        let idle = self.quiet_since + self.limits.idle();
+        let stall = self
+            .stalled_since
+            .map(|since| since + self.shared.limits.stall());
+        let idle = self.quiet_since + self.shared.limits.idle();
         if stall.is_some_and(|due| due <= now) {
             return Some(End::Stalled);
         }
@@ -359,7 +390,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
 
     /// After a stop: handles no more, lets answers that are under way finish, writes them.
     async fn drain(&mut self) {
-        let deadline = Instant::now() + self.limits.drain();
+        let deadline = Instant::now() + self.shared.limits.drain();
         while self.soon > 0 {
             match tokio::time::timeout_at(deadline, self.waiting.join_next()).await {
                 Ok(Some(answer)) => self.answer(answer),
@@ -386,6 +417,7 @@ pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Limits, ListenerMetrics};
     use bytes::Bytes;
     use tokio::io::AsyncWriteExt;
 
@@ -411,16 +443,9 @@ mod tests {
         let nowhere = ([127, 0, 0, 1], 1).into();
         let (channel, backlog) = Channel::new(nowhere, nowhere, 16);
         let (_stop, stopped) = watch::channel(false);
-        let (limits, metrics) = (Arc::new(Limits::default()), ListenerMetrics::detached());
-        let mut connection = Connection::new(
-            near,
-            channel,
-            backlog,
-            Arc::new(Echo),
-            limits,
-            metrics,
-            stopped,
-        );
+        let shared = Arc::new(Shared::new(Limits::default(), ListenerMetrics::detached()));
+        let mut connection =
+            Connection::new(near, channel, backlog, Arc::new(Echo), shared, stopped);
         let mut out = Outbox::default();
         out.push(&Command::request(1).with_body(Bytes::from(vec![1; 20_000])));
         while !out.is_empty() {

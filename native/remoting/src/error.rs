@@ -12,6 +12,12 @@ pub enum FrameError {
     /// The peer sent a PROXY protocol header.
     #[error("the peer opened with a PROXY protocol header, which this listener does not take")]
     Proxy,
+    /// The peer sent an HTTP request.
+    #[error("the peer opened with an HTTP request; this listener speaks the RocketMQ protocol")]
+    Http,
+    /// The peer sent what reads as a Kafka request.
+    #[error("the peer opened with a Kafka request; this listener speaks the RocketMQ protocol")]
+    Kafka,
     /// The length is negative, too small for a header word, or above the limit.
     #[error("a frame claims {claimed} bytes, allowed are 4 to {limit}")]
     Length {

@@ -33,6 +33,7 @@ const WORD: usize = 4;
 
 /// First byte of a TLS handshake record.
 const TLS: u8 = 0x16;
+const HTTP: [&[u8; 4]; 5] = [b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI"];
 const PROXY_TEXT: &[u8] = b"PROXY";
 const PROXY_BINARY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -85,6 +86,10 @@ fn check_word(word: &[u8], rest: usize) -> Result<(Encoding, usize), FrameError>
     };
     let header_len = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
     if header_len > rest - WORD {
+        // A Kafka request has its API key and version here: small numbers both.
+        if kind == 0 && (1..=127).contains(&a) && b == 0 && c < 32 {
+            return Err(FrameError::Kafka);
+        }
         return Err(FrameError::HeaderLength {
             claimed: header_len,
             frame: rest,
@@ -104,6 +109,9 @@ fn opening(buffer: &[u8], claimed: i32, limit: usize) -> FrameError {
     };
     if starts(PROXY_TEXT) || starts(PROXY_BINARY) {
         return FrameError::Proxy;
+    }
+    if HTTP.iter().any(|method| buffer.starts_with(*method)) {
+        return FrameError::Http;
     }
     FrameError::Length {
         claimed: i64::from(claimed),
@@ -188,10 +196,15 @@ mod tests {
             cut(&mut buffer(b"\r\n\r\n\0\r\n"), LIMIT),
             Err(FrameError::Proxy)
         );
-        assert!(matches!(
+        assert_eq!(
             cut(&mut buffer(b"GET / HTTP/1.1"), LIMIT),
-            Err(FrameError::Length { .. })
-        ));
+            Err(FrameError::Http)
+        );
+        let api_versions = [0, 0, 0, 13, 0, 18, 0, 3, 0, 0, 0, 1, 0, 3, b'a', b'b', b'c'];
+        assert_eq!(
+            cut(&mut buffer(&api_versions), LIMIT),
+            Err(FrameError::Kafka)
+        );
     }
 
     proptest! {

@@ -27,6 +27,7 @@ mod limits;
 mod metrics;
 mod outbox;
 mod serve;
+mod shared;
 mod socket;
 
 pub mod bodies;

@@ -10,6 +10,10 @@ pub struct Limits {
     /// Largest frame, in bytes, its length field included. Default 16 MiB, as RocketMQ's
     /// `com.rocketmq.remoting.frameMaxLength`. 1 KiB to 1 GiB.
     pub frame_bytes_max: usize,
+    /// Input, in bytes, of begun frames above 256 KiB each, over all connections of the listener. Who gets
+    /// no share within 10 s is closed; so is, while shares are scarce, who has held one for longer than
+    /// `stall_seconds_max`. Default 512 MiB. At least twice `frame_bytes_max`.
+    pub input_bytes_total_max: usize,
     /// Open connections of the listener; one more is closed at once. Default 16,384.
     pub connections_max: usize,
     /// Unsent output, in bytes, at which the connection is no longer read. Default 1 MiB.
@@ -32,6 +36,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             frame_bytes_max: 16 << 20,
+            input_bytes_total_max: 512 << 20,
             connections_max: 16_384,
             unsent_bytes_max: 1 << 20,
             flush_bytes: 256 << 10,
@@ -52,6 +57,9 @@ impl Limits {
     pub fn validate(&self) -> Result<(), String> {
         if !(1024..=1 << 30).contains(&self.frame_bytes_max) {
             return Err("frame_bytes_max must be 1 KiB to 1 GiB".into());
+        }
+        if self.input_bytes_total_max < 2 * self.frame_bytes_max {
+            return Err("input_bytes_total_max must be at least twice frame_bytes_max".into());
         }
         if self.connections_max == 0 {
             return Err("connections_max must be at least 1".into());

@@ -1,6 +1,7 @@
 //! Accepts connections up to a cap, runs each in its own task, drains them all at the end.
 
 use crate::connection::{Connection, stopped};
+use crate::shared::Shared;
 use crate::{Channel, Limits, ListenerMetrics, Serve};
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,7 +23,10 @@ pub async fn serve<S: Serve>(
     metrics: ListenerMetrics,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let limits = Arc::new(limits);
+    let shared = Arc::new(Shared::new(limits, metrics));
+    let Shared {
+        limits, metrics, ..
+    } = &*shared;
     let (stop, stopped) = watch::channel(false);
     let mut connections: JoinSet<()> = JoinSet::new();
     let mut refused: u64 = 0;
@@ -61,8 +65,7 @@ pub async fn serve<S: Serve>(
             stream,
             remote,
             Arc::clone(&handler),
-            Arc::clone(&limits),
-            metrics.clone(),
+            Arc::clone(&shared),
             stopped.clone(),
         ));
         metrics
@@ -100,27 +103,28 @@ async fn attend<S: Serve>(
     stream: TcpStream,
     remote: SocketAddr,
     handler: Arc<S>,
-    limits: Arc<Limits>,
-    metrics: ListenerMetrics,
+    shared: Arc<Shared>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut first = [0];
     let opened = tokio::select! {
         opened = stream.peek(&mut first) => opened,
-        () = tokio::time::sleep(limits.idle()) => {
-            tracing::info!(%remote, "connection closed: it never sent anything");
-            metrics.ended(crate::metrics::Ended::Idle);
+        () = tokio::time::sleep(shared.limits.idle()) => {
+            if let Some(more_like_it) = shared.may_say() {
+                tracing::info!(%remote, more_like_it, "connection closed: it never sent anything");
+            }
+            shared.metrics.ended(crate::metrics::Ended::Idle);
             return;
         }
         () = stopped(&mut stop) => return,
     };
     let (Ok(1..), Ok(local)) = (opened, stream.local_addr()) else {
-        metrics.ended(crate::metrics::Ended::Peer);
+        shared.metrics.ended(crate::metrics::Ended::Peer);
         return;
     };
     prepare(&stream);
-    let (channel, backlog) = Channel::new(remote, local, limits.backlog_max);
-    Box::pin(Connection::new(stream, channel, backlog, handler, limits, metrics, stop).run()).await;
+    let (channel, backlog) = Channel::new(remote, local, shared.limits.backlog_max);
+    Box::pin(Connection::new(stream, channel, backlog, handler, shared, stop).run()).await;
 }
 
 /// No delay for small writes; keep-alive so that vanished peers are noticed.
@@ -161,13 +165,12 @@ mod tests {
         let addr = listener.local_addr().unwrap();
         let (stream, _) = tokio::join!(TcpStream::connect(addr), listener.accept());
         let (_stop, stopped) = watch::channel(false);
-        let limits = Arc::new(Limits::default());
+        let shared = Shared::new(Limits::default(), ListenerMetrics::detached());
         let future = attend(
             stream.unwrap(),
             addr,
             Arc::new(Echo),
-            limits,
-            ListenerMetrics::detached(),
+            Arc::new(shared),
             stopped,
         );
         let bytes = size_of_val(&future);

@@ -23,6 +23,9 @@ use twinmq_remoting::code::{request as code, response};
 use twinmq_remoting::fields::client::{ConsumerGroup, ProducerGroup, Unregister};
 use twinmq_remoting::{Command, Outcome};
 
+/// Longest group name that is kept for a live client, in bytes. RocketMQ's own clients stop at 255.
+const NAME_MAX: usize = 255;
+
 /// What clients need.
 #[derive(Debug)]
 pub(crate) struct Clients {
@@ -52,6 +55,17 @@ impl Clients {
             return Err(Refusal::parameter(format!(
                 "{entries} groups and topics in one heartbeat, more than native.heartbeat_entries_max = {}",
                 self.entries_max
+            )));
+        }
+        let consumers = beat.consumer_data_set.iter().map(|data| &data.group_name);
+        let producers = beat.producer_data_set.iter().map(|data| &data.group_name);
+        if let Some(name) = consumers
+            .chain(producers)
+            .find(|name| name.len() > NAME_MAX)
+        {
+            return Err(Refusal::parameter(format!(
+                "a group name of {} bytes is longer than {NAME_MAX}",
+                name.len()
             )));
         }
         let client = Client {

@@ -2,6 +2,7 @@
 //! result is kept for the next reader. A record's content is always the same; the borders of framed
 //! batches are not promised.
 
+use super::room::Room;
 use super::{ConsumeError, untranslatable};
 use crate::cache::Cache;
 use crate::catalog::Topic;
@@ -10,6 +11,7 @@ use crate::payload;
 use crate::produce::Producing;
 use bytes::Bytes;
 use std::sync::Arc;
+use tokio::sync::SemaphorePermit;
 use twinmq_records::translate::{Slot, Translated};
 use twinmq_store::{Kind, LogOffset, QueueOffset, Stored};
 
@@ -36,30 +38,40 @@ pub(super) struct Crossing {
     pub(super) framed: Cache<LogOffset, Framed>,
     pub(super) producing: Arc<Producing>,
     pub(super) decompressed_max: u64,
+    pub(super) room: Arc<Room>,
     pub(super) metrics: CoreMetrics,
 }
 
 impl Crossing {
     /// A batch entry's records in RocketMQ's layout, from an offset delta on: all of them, but for
-    /// very large batches, whose next piece begins at `Translated::next`.
-    pub(super) fn opened(
+    /// very large batches, whose next piece begins at `Translated::next`. `must`: the reader has
+    /// nothing yet, so he waits for room; else he is told [`ConsumeError::Busy`] at once.
+    pub(super) async fn opened(
         &self,
         topic: &Topic,
         ordinal: u32,
         stored: &Stored,
         from: u32,
+        must: bool,
     ) -> Result<Arc<Translated>, ConsumeError> {
         let key = (stored.header.log_offset, from);
         if let Some(opened) = self.opened.get(key, |_| true) {
             return Ok(opened);
         }
+        let _turn = self
+            .admit(must, payload::is_costly(std::slice::from_ref(stored)))
+            .await?;
+        if let Some(opened) = self.opened.get(key, |_| true) {
+            return Ok(opened); // made while this reader waited
+        }
         let name = topic.native.as_ref().unwrap_or_else(|| topic.key());
         let host = self.producing.store_host();
-        let opened = payload::opened(stored, name, ordinal, host, from, self.decompressed_max)
+        let mut opened = payload::opened(stored, name, ordinal, host, from, self.decompressed_max)
             .map_err(|reason| untranslatable(stored, reason))?;
         self.metrics
             .opened_records
             .inc_by(opened.slots.len() as u64);
+        opened.bytes = self.room.hold(opened.bytes);
         let opened = Arc::new(opened);
         let size = opened.bytes.len() + opened.slots.len() * size_of::<Slot>();
         self.opened.put(key, Arc::clone(&opened), size);
@@ -67,7 +79,7 @@ impl Crossing {
     }
 
     /// One record of a batch entry, by its offset delta.
-    pub(super) fn record(
+    pub(super) async fn record(
         &self,
         topic: &Topic,
         ordinal: u32,
@@ -76,7 +88,7 @@ impl Crossing {
     ) -> Result<Option<Bytes>, ConsumeError> {
         let mut from = 0;
         loop {
-            let opened = self.opened(topic, ordinal, stored, from)?;
+            let opened = self.opened(topic, ordinal, stored, from, true).await?;
             let slot = opened
                 .slots
                 .binary_search_by_key(&delta, |slot| slot.offset_delta);
@@ -88,11 +100,26 @@ impl Crossing {
         }
     }
 
-    /// The batch that begins with the first of these entries, which is a message.
-    pub(super) fn framed(
+    /// Room, and for a costly translation its turn.
+    async fn admit(
+        &self,
+        must: bool,
+        costly: bool,
+    ) -> Result<Option<SemaphorePermit<'_>>, ConsumeError> {
+        let turn = if costly { self.room.turn().await } else { None };
+        if self.room.free() || (must && self.room.ready().await) {
+            Ok(turn)
+        } else {
+            Err(ConsumeError::Busy)
+        }
+    }
+
+    /// The batch that begins with the first of these entries, which is a message. `must`: as above.
+    pub(super) async fn framed(
         &self,
         entries: &[Stored],
         bytes_max: u32,
+        must: bool,
     ) -> Result<Framed, ConsumeError> {
         let Some(first) = entries.first() else {
             return Err(ConsumeError::NoSuchQueue(0));
@@ -105,11 +132,17 @@ impl Crossing {
         if let Some(framed) = self.framed.get(key, good) {
             return Ok(Framed::clone(&framed));
         }
+        let _turn = self
+            .admit(must, payload::is_costly(&entries[..taken]))
+            .await?;
+        if let Some(framed) = self.framed.get(key, good) {
+            return Ok(Framed::clone(&framed)); // made while this reader waited
+        }
         let (batch, framed) = payload::framed(&entries[..taken], self.decompressed_max, limit)
             .map_err(|reason| untranslatable(first, reason))?;
         self.metrics.framed_records.inc_by(framed as u64);
         let framed = Framed {
-            bytes: batch,
+            bytes: self.room.hold(batch),
             entries: framed,
             next: entries[..framed].last().unwrap_or(first).header.next(),
             full: full || framed < taken,

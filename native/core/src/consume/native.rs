@@ -67,6 +67,16 @@ impl<'a> Picked<'a> {
         }
     }
 
+    /// Whether nothing has been picked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Ends the reading before the record at `at`.
+    pub(super) fn stop(&mut self, at: QueueOffset) {
+        self.stopped = Some(at.max(self.from));
+    }
+
     /// Whether one more message of this size may come; else the reading stops at `at`.
     fn room(&mut self, bytes: usize, at: QueueOffset) -> bool {
         let room = self.count == 0

@@ -35,7 +35,7 @@ pub struct KafkaConfig {
     pub connections_max_idle_ms: u64,
     /// Largest Produce request. Default 104857600. Kafka's `socket.request.max.bytes`.
     pub produce_bytes_max: u32,
-    /// Largest request of any other kind. Default 1048576.
+    /// Largest request of any other kind: room for the assignment of a full group. Default 16777216.
     pub request_bytes_max: u32,
     /// Bytes of unfinished and unhandled requests above 256 KiB each, over all connections. A
     /// connection that gets no share within 10 s is closed. Default 536870912.
@@ -82,7 +82,7 @@ impl Default for KafkaConfig {
             connections_max: 20_000,
             connections_max_idle_ms: 600_000,
             produce_bytes_max: 104_857_600,
-            request_bytes_max: 1 << 20,
+            request_bytes_max: 16 << 20,
             requests_bytes_total_max: 512 << 20,
             request_elements_max: 200_000,
             request_stall_ms: 30_000,

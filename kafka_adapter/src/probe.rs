@@ -64,10 +64,14 @@ pub fn probe(body: &[u8]) {
         23 => OffsetForLeaderEpochRequest,
         32 => DescribeConfigsRequest,
         33 => AlterConfigsRequest,
+        35 => DescribeLogDirsRequest,
         37 => CreatePartitionsRequest,
         42 => DeleteGroupsRequest,
+        43 => ElectLeadersRequest,
         44 => IncrementalAlterConfigsRequest,
+        46 => ListPartitionReassignmentsRequest,
         47 => OffsetDeleteRequest,
         60 => DescribeClusterRequest,
+        75 => DescribeTopicPartitionsRequest,
     );
 }

@@ -62,9 +62,13 @@ pub(crate) const APIS: &[Api] = &[
     api(23, "OffsetForLeaderEpoch", 2, 4),
     api(32, "DescribeConfigs", 1, 4),
     api(33, "AlterConfigs", 0, 2),
+    api(35, "DescribeLogDirs", 1, 4),
     api(37, "CreatePartitions", 0, 3),
+    api(43, "ElectLeaders", 0, 2),
     api(44, "IncrementalAlterConfigs", 0, 1),
+    api(46, "ListPartitionReassignments", 0, 0),
     api(60, "DescribeCluster", 0, 2),
+    api(75, "DescribeTopicPartitions", 0, 0),
     api(8, "OffsetCommit", 2, 9),
     api(9, "OffsetFetch", 1, 9),
     api(10, "FindCoordinator", 0, 6),
@@ -164,8 +168,14 @@ pub(crate) fn start(front: Arc<Front>, client: Arc<Client>, request: Request) ->
         33 => answer!(AlterConfigsRequest, |request, _version, _client| {
             handlers::alter_configs::handle(&front, request)
         }),
+        35 => answer!(DescribeLogDirsRequest, |request, version, _client| {
+            handlers::describe_log_dirs::handle(&front.core, request, version)
+        }),
         37 => answer!(CreatePartitionsRequest, |request, _version, _client| {
             handlers::create_partitions::handle(&front.core.catalog, &front.topology, request)
+        }),
+        43 => answer!(ElectLeadersRequest, |request, version, _client| {
+            handlers::elect_leaders::handle(&front.core.catalog, request, version)
         }),
         44 => answer!(
             IncrementalAlterConfigsRequest,
@@ -215,12 +225,22 @@ pub(crate) fn start(front: Arc<Front>, client: Arc<Client>, request: Request) ->
         42 => answer!(DeleteGroupsRequest, |request, _version, _client| {
             handlers::delete_groups::handle(&front.coordinator, request)
         }),
+        46 => answer!(
+            ListPartitionReassignmentsRequest,
+            |_request, _version, _client| handlers::list_partition_reassignments::handle()
+        ),
         47 => answer!(OffsetDeleteRequest, |request, _version, _client| {
             handlers::offset_delete::handle(&front.core, &front.coordinator, request)
         }),
         60 => answer!(DescribeClusterRequest, |request, version, client| {
             handlers::describe_cluster::handle(&front.topology, request, version, client)
         }),
+        75 => answer!(
+            DescribeTopicPartitionsRequest,
+            |request, _version, _client| {
+                handlers::describe_topic_partitions::handle(&front, request)
+            }
+        ),
         key => {
             Box::pin(async move { Err(Close::because(format!("API key {key} is not answered"))) })
         }

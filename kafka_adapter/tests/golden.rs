@@ -49,12 +49,12 @@ async fn frames_read_as_they_always_have() {
         client,
         port,
         "0012 0000 00000001 0001 63",
-        "00000001 0000 0000001a
+        "00000001 0000 0000001e
          0000 0000 000d  0001 0004 0011  0002 0001 000a  0003 0000 000d  0008 0002 0009  0009 0001 0009
          000a 0000 0006  000b 0000 0009  000c 0000 0004  000d 0000 0005  000e 0000 0005  000f 0000 0006
          0010 0000 0005  0012 0000 0004  0013 0002 0007  0014 0001 0006  0015 0000 0002  0016 0000 0005
-         0017 0002 0004  0020 0001 0004  0021 0000 0002  0025 0000 0003  002a 0000 0002  002c 0000 0001
-         002f 0000 0000  003c 0000 0002",
+         0017 0002 0004  0020 0001 0004  0021 0000 0002  0023 0001 0004  0025 0000 0003  002a 0000 0002
+         002b 0000 0002  002c 0000 0001  002e 0000 0000  002f 0000 0000  003c 0000 0002  004b 0000 0000",
     )
     .await;
     // ApiVersions v3 of a librdkafka: header v2 in, header v0 out, features as tagged fields.
@@ -65,8 +65,8 @@ async fn frames_read_as_they_always_have() {
     .await;
     assert_eq!(answer.get_i32(), 2);
     assert_eq!(answer.get_i16(), 0);
-    assert_eq!(answer.get_u8(), 27, "26 APIs, compact");
-    answer.advance(26 * 7);
+    assert_eq!(answer.get_u8(), 31, "30 APIs, compact");
+    answer.advance(30 * 7);
     assert_eq!(
         hex(&answer),
         "0000000003\

@@ -111,7 +111,7 @@ async fn frames_that_are_none_close_the_connection() {
         (&[0, 0, 0, 8, 0, 3, 0, 0, 0, 0, 0, 0], "no client id"),
         (&[0x7f, 0xff, 0xff, 0xff, 0, 0], "2 GiB"),
         (&[0xff, 0xff, 0xff, 0xff], "negative"),
-        (&[0, 0x20, 0, 0, 0, 3, 0, 0], "2 MiB of Metadata"),
+        (&[2, 0, 0, 0, 0, 3, 0, 0], "32 MiB of Metadata"),
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP"),
         (&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], "TLS"),
         (

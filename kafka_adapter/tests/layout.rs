@@ -155,6 +155,15 @@ async fn every_advertised_version_is_answered_in_its_layout() {
                     .with_transaction_timeout_ms(1000),
                 DeleteGroupsRequest => DeleteGroupsRequest::default()
                     .with_groups_names(vec![GroupId("nobody".into())]),
+                DescribeLogDirsRequest => DescribeLogDirsRequest::default().with_topics(None),
+                ElectLeadersRequest => ElectLeadersRequest::default().with_topic_partitions(Some(vec![
+                    elect_leaders_request::TopicPartitions::default()
+                        .with_topic(topic("t"))
+                        .with_partitions(vec![0, 9]),
+                ])),
+                ListPartitionReassignmentsRequest =>
+                    ListPartitionReassignmentsRequest::default().with_topics(None),
+                DescribeTopicPartitionsRequest => DescribeTopicPartitionsRequest::default(),
                 OffsetDeleteRequest => OffsetDeleteRequest::default().with_group_id(GroupId("nobody".into())),
             );
             tried += 1;

@@ -97,6 +97,22 @@ impl Store {
         self.raise(moves).await
     }
 
+    /// See `Store::queue_bytes`.
+    pub(crate) async fn bytes_of(&self, queue: QueueNumber) -> Result<u64, ReadError> {
+        let rooms = self.rooms();
+        let Some(shared) = rooms.queues.get(queue).filter(|shared| !shared.dropped()) else {
+            return Ok(0);
+        };
+        let from = shared.first();
+        let ask = move |list: &List, access| shares(list, access, queue, from);
+        let sealed = rooms.reader.sealed(ask).await?;
+        let all = sealed.into_iter().chain(rooms.recent_share(queue));
+        Ok(all
+            .filter(|share| share.end > from)
+            .map(|share| share.bytes)
+            .sum())
+    }
+
     /// Where a queue's first offset moves to.
     async fn first_kept(&self, held: &Held, now: Timestamp) -> Result<QueueOffset, ReadError> {
         let rooms = self.rooms();

@@ -457,6 +457,29 @@ impl Store {
         }
     }
 
+    /// Bytes that a queue's entries take in the log, as retention by size counts them: stretches of the
+    /// log that hold a record at or above the queue's first offset count whole. 0 for an unknown queue.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn queue_bytes(&self, queue: QueueNumber) -> Result<u64, ReadError> {
+        self.bytes_of(queue).await
+    }
+
+    /// Size of the store's disk and what is free on it for this process, in bytes. `None` where the system does not tell.
+    #[must_use]
+    pub fn disk_room(&self) -> Option<(u64, u64)> {
+        let rooms = &*self.rooms;
+        let usage = rooms.disk.usage(&rooms.paths.dir).ok()?;
+        Some((usage.total, usage.available))
+    }
+
+    /// Where the store keeps its files.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.rooms.paths.dir
+    }
+
     /// Used share of the store's disk in 0..=1, not counting space preallocated but unused.
     #[must_use]
     pub fn disk_used(&self) -> f64 {

@@ -294,8 +294,7 @@ impl Coordinator {
 
     /// Whether RocketMQ clients are in a group now.
     pub(crate) fn has_native_members(&self, group: &str) -> bool {
-        let members = self.core.roster.members(group);
-        members.iter().any(|member| member.tongue == Tongue::Native)
+        self.core.roster.speaks(group, Tongue::Native)
     }
 
     /// A member id for a client, made of its client id or instance.

@@ -401,3 +401,33 @@ async fn groups_are_limited() {
         }
     ));
 }
+
+/// What a join costs must not grow with what all other members said of themselves.
+#[tokio::test]
+async fn thousands_join_one_group_in_seconds() {
+    const CROWD: usize = 3000;
+    let broker = broker().await;
+    let mut topics = vec![0_u8, 0, 0, 0, 0, 50];
+    for place in 0..50 {
+        topics.extend([0, 8]);
+        topics.extend(format!("topic-{place:02}").as_bytes());
+    }
+    topics.extend([0xff; 4]);
+    let topics = Bytes::from(topics);
+    for place in 0..CROWD {
+        let groups = Arc::clone(&broker.groups);
+        let mut join = join();
+        join.protocols = vec![("range".into(), topics.clone())];
+        tokio::spawn(async move { groups.join("g", join).await });
+        if place % 100 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let all = async {
+        while broker.core.roster.members("g").len() < CROWD {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let there = tokio::time::timeout(Duration::from_secs(20), all).await;
+    assert!(there.is_ok(), "they are still joining after 20 s");
+}

@@ -56,7 +56,7 @@ impl Coordinator {
     }
 
     fn listed(&self, name: Arc<str>) -> Option<Listing> {
-        let native = !self.native_members(&name).is_empty();
+        let native = self.has_native_members(&name);
         let own = self.slot(&name).and_then(|slot| {
             let slot = slot.lock();
             let state = slot.group.state();
@@ -207,7 +207,7 @@ impl Coordinator {
     fn aging(&self, name: &str, slot: Option<&Shared>) -> Aging {
         let native_name = twinmq_records::names::native_group(name);
         let defined = native_name.is_some_and(|name| self.core.groups.get(&name).is_some());
-        if defined || !self.native_members(name).is_empty() {
+        if defined || self.has_native_members(name) {
             return Aging::Kept;
         }
         let Some(slot) = slot else {

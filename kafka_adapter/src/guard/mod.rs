@@ -30,6 +30,8 @@ enum Kind {
     /// Count-prefixed: i32, in flexible versions a varint of count + 1.
     Array(&'static Kind),
     Struct(&'static Fields),
+    /// A nullable structure: behind a byte that is 1 where there is one.
+    Maybe(&'static Fields),
 }
 
 /// A field or, with a tag, a tagged field of flexible versions.
@@ -222,6 +224,11 @@ impl Walk<'_> {
                 Ok(())
             }
             Kind::Struct(fields) => self.fields(fields),
+            Kind::Maybe(fields) => match self.take::<1>(name)? {
+                // As the decoder reads it.
+                [1] => self.fields(fields),
+                _ => Ok(()),
+            },
         }
     }
 

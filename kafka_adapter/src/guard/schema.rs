@@ -3,8 +3,8 @@
 //! The field order is that of Apache Kafka's message schemas (`clients/.../common/message/*.json`).
 //! Names are for log lines only.
 
-use super::Kind::{Array, Blob, F1, F2, F4, F8, F16, Str, Struct};
-use super::{Fields, MAX, Schema, f, t};
+use super::Kind::{Array, Blob, F1, F2, F4, F8, F16, Maybe, Str, Struct};
+use super::{Fields, Kind, MAX, Schema, f, t};
 
 const PRODUCE: Fields = Fields(&[
     f("transactional_id", 3, MAX, Str),
@@ -466,6 +466,43 @@ const DESCRIBE_CLUSTER: Fields = Fields(&[
     f("include_fenced_brokers", 2, MAX, F1),
 ]);
 
+const TOPICS_AND_PARTITIONS: Kind = Array(&Struct(&Fields(&[
+    f("topic", 0, MAX, Str),
+    f("partitions", 0, MAX, Array(&F4)),
+])));
+
+const DESCRIBE_LOG_DIRS: Fields = Fields(&[f("topics", 0, MAX, TOPICS_AND_PARTITIONS)]);
+
+const ELECT_LEADERS: Fields = Fields(&[
+    f("election_type", 1, MAX, F1),
+    f("topic_partitions", 0, MAX, TOPICS_AND_PARTITIONS),
+    f("timeout_ms", 0, MAX, F4),
+]);
+
+const LIST_PARTITION_REASSIGNMENTS: Fields = Fields(&[
+    f("timeout_ms", 0, MAX, F4),
+    f("topics", 0, MAX, TOPICS_AND_PARTITIONS),
+]);
+
+const DESCRIBE_TOPIC_PARTITIONS: Fields = Fields(&[
+    f(
+        "topics",
+        0,
+        MAX,
+        Array(&Struct(&Fields(&[f("name", 0, MAX, Str)]))),
+    ),
+    f("response_partition_limit", 0, MAX, F4),
+    f(
+        "cursor",
+        0,
+        MAX,
+        Maybe(&Fields(&[
+            f("topic_name", 0, MAX, Str),
+            f("partition_index", 0, MAX, F4),
+        ])),
+    ),
+]);
+
 /// The schema of one API's request.
 pub(super) const fn of(key: i16) -> Option<Schema> {
     let (flexible_from, fields) = match key {
@@ -490,11 +527,15 @@ pub(super) const fn of(key: i16) -> Option<Schema> {
         23 => (4, &OFFSET_FOR_LEADER_EPOCH),
         32 => (4, &DESCRIBE_CONFIGS),
         33 => (2, &ALTER_CONFIGS),
+        35 => (2, &DESCRIBE_LOG_DIRS),
         37 => (2, &CREATE_PARTITIONS),
         42 => (2, &DELETE_GROUPS),
+        43 => (2, &ELECT_LEADERS),
         44 => (1, &INCREMENTAL_ALTER_CONFIGS),
+        46 => (0, &LIST_PARTITION_REASSIGNMENTS),
         47 => (i16::MAX, &OFFSET_DELETE),
         60 => (0, &DESCRIBE_CLUSTER),
+        75 => (0, &DESCRIBE_TOPIC_PARTITIONS),
         _ => return None,
     };
     Some(Schema {

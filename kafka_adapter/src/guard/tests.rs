@@ -61,6 +61,14 @@ impl Maker<'_> {
                 return;
             }
             Kind::Struct(fields) => return self.fields(fields),
+            Kind::Maybe(fields) => {
+                let there = self.below(2) == 1;
+                self.out.put_i8(if there { 1 } else { -1 });
+                if there {
+                    self.fields(fields);
+                }
+                return;
+            }
         };
         for _ in 0..fixed {
             let byte = u8::try_from(self.below(256)).unwrap();
@@ -138,6 +146,10 @@ fn decode(key: i16, version: i16, body: &Bytes) -> Result<(usize, BytesMut), Str
         CreatePartitionsRequest,
         DeleteGroupsRequest,
         IncrementalAlterConfigsRequest,
+        DescribeLogDirsRequest,
+        ElectLeadersRequest,
+        ListPartitionReassignmentsRequest,
+        DescribeTopicPartitionsRequest,
         OffsetDeleteRequest,
         DescribeClusterRequest
     );

@@ -11,15 +11,26 @@ pub(crate) async fn handle(
     producing: &Producing,
     request: InitProducerIdRequest,
 ) -> Result<InitProducerIdResponse, Close> {
-    Ok(match refusal(&request) {
-        None => InitProducerIdResponse::default()
-            .with_producer_id(ProducerId(producing.producer_id()))
-            .with_producer_epoch(0),
-        Some(code) => InitProducerIdResponse::default()
-            .with_error_code(code.code())
-            .with_producer_id(ProducerId(-1))
-            .with_producer_epoch(-1),
-    })
+    Ok(
+        match refusal(&request).map_or_else(|| fresh(producing.producer_id()), Err) {
+            Ok(id) => InitProducerIdResponse::default()
+                .with_producer_id(ProducerId(id))
+                .with_producer_epoch(0),
+            Err(code) => InitProducerIdResponse::default()
+                .with_error_code(code.code())
+                .with_producer_id(ProducerId(-1))
+                .with_producer_epoch(-1),
+        },
+    )
+}
+
+/// -1: there are none left, or `node_id` leaves no room for any. Waiting does not help.
+fn fresh(id: i64) -> Result<i64, ResponseError> {
+    if id < 0 {
+        tracing::error!("no producer id left: node_id must be below 65536, or a restart is due");
+        return Err(ResponseError::UnknownServerError);
+    }
+    Ok(id)
 }
 
 fn refusal(request: &InitProducerIdRequest) -> Option<ResponseError> {
@@ -54,5 +65,7 @@ mod tests {
         assert_eq!(refusal(&named("t")), refused);
         let half = plain.with_producer_id(ProducerId(7));
         assert_eq!(refusal(&half), Some(ResponseError::InvalidRequest));
+        assert_eq!(fresh(5), Ok(5));
+        assert_eq!(fresh(-1), Err(ResponseError::UnknownServerError));
     }
 }

@@ -39,13 +39,16 @@ pub(crate) async fn handle(
     } else {
         ResponseError::IllegalGeneration
     };
-    let refused = coordinator.may_commit(
-        &request.group_id,
-        &request.member_id,
-        request.group_instance_id.as_deref(),
-        request.generation_id_or_member_epoch,
-        missing,
-    );
+    let allowed = || {
+        coordinator.may_commit(
+            &request.group_id,
+            &request.member_id,
+            request.group_instance_id.as_deref(),
+            request.generation_id_or_member_epoch,
+            missing,
+        )
+    };
+    let refused = allowed();
     let retention = request.retention_time_ms;
     let stamp = Stamp {
         now,
@@ -75,9 +78,15 @@ pub(crate) async fn handle(
     }
     if !entries.is_empty() {
         let group = text::owned(&request.group_id);
-        if let Err(error) = core.offsets.commit(&group, &entries).await {
-            tracing::warn!(%group, %error, "offsets were not committed");
-            fail_rest(&mut topics, Refusal::from(&error).code);
+        // Asked again at the append: a rebalance that ends in between hands the partitions to others,
+        // whose progress a late commit would turn back.
+        match core.offsets.commit_if(&group, &entries, allowed).await {
+            Ok(Ok(())) => {}
+            Ok(Err(code)) => fail_rest(&mut topics, code),
+            Err(error) => {
+                tracing::warn!(%group, %error, "offsets were not committed");
+                fail_rest(&mut topics, Refusal::from(&error).code);
+            }
         }
     }
     Ok(OffsetCommitResponse::default().with_topics(topics))

@@ -14,6 +14,7 @@ use crate::metrics::CoreMetrics;
 use crate::produce::Producing;
 use bytes::Bytes;
 use crossing::Crossing;
+use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
@@ -359,6 +360,20 @@ impl Consuming {
             pass: None,
         });
         at_once(read).is_some()
+    }
+
+    /// Bytes that a queue takes in the log. See `Store::queue_bytes`.
+    ///
+    /// # Errors
+    /// See [`ConsumeError`].
+    pub async fn bytes_of(&self, topic: &Topic, queue: u32) -> Result<u64, ConsumeError> {
+        Ok(self.store.queue_bytes(queue_of(topic, queue)?).await?)
+    }
+
+    /// Where the log is, and total and free bytes of its disk where the system tells.
+    #[must_use]
+    pub fn log_dir(&self) -> (&Path, Option<(u64, u64)>) {
+        (self.store.dir(), self.store.disk_room())
     }
 
     /// Kafka's OffsetForLeaderEpoch. See `Store::end_of_reign`.

@@ -158,12 +158,35 @@ impl Offsets {
         group: &str,
         entries: &[(Arc<Topic>, u32, Committed)],
     ) -> Result<(), OffsetsError> {
+        let allowed: Result<(), std::convert::Infallible> =
+            self.commit_if(group, entries, || Ok(())).await?;
+        match allowed {
+            Ok(()) => Ok(()),
+        }
+    }
+    /// Like [`Self::commit`], where `allowed` says so at the moment of the append: whoever reads or
+    /// commits this group's progress afterwards comes behind it. `allowed` may be asked several times
+    /// and must not use this table.
+    ///
+    /// # Errors
+    /// See [`OffsetsError`]; inside, what `allowed` said.
+    pub async fn commit_if<E>(
+        &self,
+        group: &str,
+        entries: &[(Arc<Topic>, u32, Committed)],
+        mut allowed: impl FnMut() -> Result<(), E>,
+    ) -> Result<Result<(), E>, OffsetsError> {
         for (_, _, committed) in entries {
             check_text(&committed.metadata)?;
         }
         let name: Arc<str> = group.into();
         self.metrics.commits_answered.inc_by(entries.len() as u64);
-        self.change(group, |partition| {
+        let mut refused = None;
+        let changed = self.change(group, |partition| {
+            if let Err(why) = allowed() {
+                refused = Some(why);
+                return Vec::new();
+            }
             entries
                 .iter()
                 .filter(|(topic, queue, value)| {
@@ -177,8 +200,9 @@ impl Offsets {
                     value: Some(value.clone()),
                 })
                 .collect()
-        })
-        .await
+        });
+        changed.await?;
+        Ok(refused.map_or(Ok(()), Err))
     }
     /// Commits that nobody waits for: in the table at once, in the log within `commit_linger_ms`.
     pub fn commit_later(&self, group: &str, topic: &Arc<Topic>, queue: u32, offset: i64) {

@@ -68,6 +68,14 @@ impl Roster {
             .map(|members| members.values().cloned().collect())
             .unwrap_or_default()
     }
+    /// Whether a group has a member that speaks `tongue`.
+    #[must_use]
+    pub fn speaks(&self, group: &str, tongue: Tongue) -> bool {
+        self.groups
+            .read()
+            .get(group)
+            .is_some_and(|members| members.values().any(|member| member.tongue == tongue))
+    }
     /// Groups that have members, in name order.
     #[must_use]
     pub fn groups(&self) -> Vec<Arc<str>> {
@@ -104,7 +112,9 @@ mod tests {
             .map(|m| m.id.to_string())
             .collect();
         assert_eq!(ids, ["a", "b"]);
+        assert!(roster.speaks("g", Tongue::Native));
         roster.remove("g", "a");
+        assert!(!roster.speaks("g", Tongue::Native) && roster.speaks("g", Tongue::Kafka));
         roster.remove("g", "b");
         assert!(roster.groups().is_empty());
         assert!(roster.members("g").is_empty());

@@ -1009,6 +1009,22 @@ async fn commits_of_many_groups_at_once_all_survive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_no_longer_allowed_at_the_append_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    let offsets = &node.core.offsets;
+    let at = |offset| [(Arc::clone(&topic), 0, committed(offset))];
+    let taken = offsets.commit_if("g", &at(7), || Ok::<(), u8>(())).await;
+    assert_eq!(taken.expect("commits"), Ok(()));
+    let refused = offsets.commit_if("g", &at(3), || Err(22_u8)).await;
+    assert_eq!(refused.expect("no error of the log"), Err(22));
+    let now = offsets.get("g", &topic, 0).map(|found| found.offset);
+    assert_eq!(now, Some(7));
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn snapshots_let_the_internal_queues_go_and_still_bring_everything_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let config = CoreConfig {

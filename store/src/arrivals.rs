@@ -78,7 +78,7 @@ impl Arrivals {
             let note = Note {
                 end,
                 queue: number,
-                stable: marker || !queue.in_transaction(),
+                stable: marker || !queue.in_transaction_at(end),
             };
             if self.wake(note, false) {
                 self.unsynced.lock().push(note);
@@ -202,5 +202,41 @@ impl Drop for Watch {
                 queue.remove_waiter();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Turn;
+    use crate::types::QueueOffset;
+
+    #[tokio::test]
+    async fn a_transaction_opened_meanwhile_hides_nothing_before_it() {
+        let number = QueueNumber(20);
+        let queues = Arc::new(Queues::default());
+        let arrivals = Arc::new(Arrivals::new(Arc::clone(&queues)));
+        let committed = Upto {
+            synced: false,
+            committed: true,
+        };
+        let mut watch = arrivals.watch(&[number], committed);
+        let queue = queues.entry(number).unwrap();
+        // One append has left the lane but not told yet; another opens a transaction behind it.
+        let opened = Turn::Opened {
+            producer: 1,
+            first: QueueOffset(1),
+        };
+        queue.turn(opened, LogOffset(100), QueueOffset(1), LogOffset(0));
+        let told = |end| {
+            let entries = std::iter::once((number, false));
+            arrivals.written(entries, LogOffset(end), || LogOffset(0));
+        };
+        told(100);
+        let limit = std::time::Duration::from_millis(20);
+        tokio::time::timeout(limit, watch.changed()).await.unwrap();
+        told(200);
+        let woken = tokio::time::timeout(limit, watch.changed()).await;
+        assert!(woken.is_err(), "the last stable offset stands");
     }
 }

@@ -27,10 +27,19 @@ struct Closing {
     at: LogOffset,
 }
 
+/// An open transaction.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    producer: u64,
+    first: QueueOffset,
+    /// Where its first entry stands; 0 when a snapshot told of it.
+    at: LogOffset,
+}
+
 /// Transactions of one queue that a reader must know.
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
-    open: Vec<(u64, QueueOffset)>,
+    open: Vec<Open>,
     /// Closed, but perhaps not yet for readers whose mark has not reached the marker.
     closing: Vec<Closing>,
     /// Aborted ones of the newest stretch, with their marker's place, in log order.
@@ -96,17 +105,18 @@ impl Queue {
             return end;
         };
         let transactions = transactions.lock();
-        let open = transactions.open.iter().map(|(_, first)| *first);
+        let open = transactions.open.iter().map(|open| open.first);
         let closing = transactions.closing.iter().filter(|c| c.at >= mark);
         open.chain(closing.map(|c| c.first))
             .fold(end, QueueOffset::min)
     }
 
-    /// True while a transaction is open.
-    pub(crate) fn in_transaction(&self) -> bool {
+    /// True while a transaction is open that began below `end`: what an append up to there added is then not
+    /// stable. One that began later says nothing about it.
+    pub(crate) fn in_transaction_at(&self, end: LogOffset) -> bool {
         self.transactions
             .get()
-            .is_some_and(|all| !all.lock().open.is_empty())
+            .is_some_and(|all| all.lock().open.iter().any(|open| open.at < end))
     }
 
     /// Notes a transaction's turn by the entry at `at` whose offset is `marker`. `synced` bounds what
@@ -114,13 +124,17 @@ impl Queue {
     pub(crate) fn turn(&self, turn: Turn, at: LogOffset, marker: QueueOffset, synced: LogOffset) {
         let mut all = self.transactions.get_or_init(Box::default).lock();
         match turn {
-            Turn::Opened { producer, first } => all.open.push((producer, first)),
+            Turn::Opened { producer, first } => all.open.push(Open {
+                producer,
+                first,
+                at,
+            }),
             Turn::Closed {
                 producer,
                 first,
                 aborted,
             } => {
-                all.open.retain(|(id, _)| *id != producer);
+                all.open.retain(|open| open.producer != producer);
                 all.closing.retain(|closing| closing.at >= synced);
                 all.closing.push(Closing { first, at });
                 if aborted {
@@ -148,7 +162,11 @@ impl Queue {
     /// Puts an open transaction as a snapshot has it.
     pub(crate) fn restore_open(&self, producer: u64, first: QueueOffset) {
         let all = self.transactions.get_or_init(Box::default);
-        all.lock().open.push((producer, first));
+        all.lock().open.push(Open {
+            producer,
+            first,
+            at: LogOffset(0),
+        });
     }
 
     /// Aborted transactions in memory, with their marker's place.

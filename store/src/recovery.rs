@@ -221,6 +221,7 @@ pub(crate) fn recover(
             return Err(damaged(paths, file_bytes, built.end, synced));
         }
         rewrite(&segments, synced, built.end).map_err(io("cannot restore", &paths.log))?;
+        tell_cut(&segments, end, built.end).map_err(io("cannot read", &paths.log))?;
         built.end
     };
     close_at(&*disk, paths, &segments, end)?;
@@ -247,6 +248,22 @@ fn before(seal: &Seal, from: LogOffset) -> (Reign, Timestamp) {
         }
     }
     found
+}
+
+/// Says when something stands behind the end: an entry was damaged, or never whole.
+fn tell_cut(segments: &Segments, surveyed: LogOffset, end: LogOffset) -> io::Result<()> {
+    let behind = match segments.find(end) {
+        Some(segment) if end.plus(8) <= segment.end() => segment.read(end, 8)?,
+        _ => Default::default(),
+    };
+    if surveyed > end || behind.iter().any(|byte| *byte != 0) {
+        tracing::warn!(
+            at = end.0,
+            dropped_at_least = surveyed.0.saturating_sub(end.0),
+            "the log was not closed cleanly and what stands at its end is no sound entry: cut here"
+        );
+    }
+    Ok(())
 }
 
 fn damaged(paths: &Paths, file_bytes: u64, at: LogOffset, synced: LogOffset) -> OpenError {

@@ -90,6 +90,8 @@ pub(crate) struct Registrar {
     metrics: NativeMetrics,
     caller: Option<Caller>,
     sent: Vec<Arc<Topic>>,
+    /// When the whole table was told last.
+    whole_at: Instant,
 }
 
 /// The registrars of all name servers, and the handle to wait on them.
@@ -115,6 +117,7 @@ pub(crate) fn registrars(
                 metrics: metrics.clone(),
                 caller: None,
                 sent: Vec::new(),
+                whole_at: Instant::now(),
             };
             (registrar, seen)
         })
@@ -140,7 +143,12 @@ impl Registrar {
                 version: told,
                 reachable: ok,
             });
-            let due = Instant::now() + if ok { self.interval } else { RETRY };
+            // However many changes come in between: it is also what keeps us registered.
+            let due = if ok {
+                self.whole_at + self.interval
+            } else {
+                Instant::now() + RETRY
+            };
             tokio::select! {
                 () = sleep_until(due) => full = true,
                 // A name server drops a broker whose connection has closed.
@@ -219,6 +227,9 @@ impl Registrar {
         match self.call(command.with_body(body)).await {
             Ok(()) => {
                 self.sent = topics;
+                if changed.is_none() {
+                    self.whole_at = Instant::now();
+                }
                 Some(version.0)
             }
             Err(why) => {

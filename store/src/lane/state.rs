@@ -46,11 +46,8 @@ impl State {
         let bytes = bytes + MARK_BYTES;
         let header = HEADER_BYTES as u64;
         let rest = self.segment.end().0 - tail;
-        let kept = lane.limits.reserve_bytes;
-        if !privileged && self.next.is_none() && around.room.lacks_file() && rest < bytes + kept {
-            return Err(AppendError::Full {
-                reason: around.room.reason(),
-            });
+        if !privileged && self.next.is_none() && rest < bytes + lane.limits.reserve_bytes {
+            return no_next(lane);
         }
         let populated = self.segment.populated().0;
         if rest == bytes || rest >= bytes + header {
@@ -67,10 +64,7 @@ impl State {
         match &self.next {
             Some((next, _)) if next.populated().0 >= next.start().0 + bytes => Ok(Ok(true)),
             Some(_) => Ok(Err("the next file is not yet prepared")),
-            None if around.room.lacks_file() => Err(AppendError::Full {
-                reason: around.room.reason(),
-            }),
-            None => Ok(Err("the next file is not yet there")),
+            None => no_next(lane),
         }
     }
 
@@ -245,6 +239,17 @@ impl State {
         let header = control_header(self, reign, length, payload_length);
         self.put(&header, &Body::plain(payload));
     }
+}
+
+/// What a run is told that needs the next file while there is none.
+fn no_next<T>(lane: &Lane) -> Result<Result<T, Lack>, AppendError> {
+    let room = &lane.around.room;
+    if room.lacks_file() {
+        return Err(AppendError::Full {
+            reason: room.reason(),
+        });
+    }
+    Ok(Err("the next file is not yet there"))
 }
 
 fn control_header(state: &State, reign: Reign, length: u32, payload_length: u32) -> Header {

@@ -24,6 +24,7 @@ use twinmq_core::catalog::{Class, Topic};
 use twinmq_core::groups::Groups;
 use twinmq_core::produce::{MessageIn, MessageOut, Producing};
 use twinmq_core::retry::{Retry, SendBack};
+use twinmq_records::compression::{BodyCodec, decompress_body};
 use twinmq_records::message;
 use twinmq_remoting::code::response;
 use twinmq_remoting::fields::send::{Send, SendBack as BackHeader};
@@ -266,8 +267,9 @@ impl Sending {
                 self.body_bytes_max
             )));
         }
+        let whole = self.unpacked(&request.body, head.sys_flag)?;
         let mut messages = SmallVec::new();
-        for item in message::batch_items(&request.body) {
+        for item in message::batch_items(&whole) {
             if messages.len() >= self.batch_messages_max {
                 return Err(illegal(format!(
                     "batch of more than native.batch_messages_max = {} messages",
@@ -285,18 +287,36 @@ impl Sending {
                 .apply(text, !traits.unique_key.is_empty(), now_ms);
             messages.push(MessageIn {
                 flag: item.flag,
-                sys_flag: head.sys_flag & !BROKERS_BITS,
+                sys_flag: head.sys_flag
+                    & !(BROKERS_BITS | message::SYS_COMPRESSED | message::SYS_CODEC),
                 born_time: head.born_timestamp,
                 born_host: plain(peer.channel.remote()),
                 reconsume_times: head.reconsume_times.unwrap_or(0),
                 properties,
-                body: request.body.slice_ref(item.body),
+                body: whole.slice_ref(item.body),
             });
         }
         if messages.is_empty() {
             return Err(illegal("the batch holds no message".into()));
         }
         Ok(messages)
+    }
+
+    /// A batch's items. The C++ client compresses the whole body of a batch above 4 KiB.
+    fn unpacked(&self, body: &Bytes, sys_flag: i32) -> Result<Bytes, Refusal> {
+        let illegal = |remark: String| Refusal::new(response::MESSAGE_ILLEGAL, remark);
+        match BodyCodec::from_sys_flag(sys_flag) {
+            Ok(None) => Ok(body.clone()),
+            Ok(Some(codec)) => {
+                let max = u64::try_from(self.body_bytes_max).unwrap_or(u64::MAX);
+                decompress_body(codec, body, max)
+                    .map(Bytes::from)
+                    .map_err(|error| illegal(format!("the batch cannot be unpacked: {error}")))
+            }
+            Err(codec) => Err(illegal(format!(
+                "compression {codec} of the batch is unknown"
+            ))),
+        }
     }
 
     fn answer(&self, request: &Command, queue: u32, outs: &[MessageOut], key: &str) -> Command {

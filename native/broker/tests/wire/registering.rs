@@ -183,3 +183,33 @@ async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
     broker.stop().await;
     name_server.abort();
 }
+
+#[tokio::test]
+async fn changes_that_name_servers_do_not_care_for_do_not_silence_the_broker() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = listener.local_addr().expect("bound").to_string();
+    let (noted, mut book) = mpsc::channel(1000);
+    let name_server = tokio::spawn(serve(
+        listener,
+        Arc::new(Book(noted)),
+        Limits::default(),
+        ListenerMetrics::detached(),
+        std::future::pending(),
+    ));
+    let broker = start_with(|config, _| {
+        config.name_servers = vec![server];
+        config.register_interval_ms = 10_000;
+    })
+    .await;
+    next(&mut book).await;
+    let caller = broker.connect().await;
+    for group in 0..28 {
+        let body = format!(r#"{{"groupName":"g{group}"}}"#);
+        let put = request(code::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, &[]).with_body(body);
+        assert_eq!(call(&caller, put).await.code, response::SUCCESS);
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+    }
+    book.try_recv().expect("the broker is heard within 10 s");
+    broker.stop().await;
+    name_server.abort();
+}

@@ -4,6 +4,7 @@
 //! that only the lane can fill; [`Store::append`] gives it its log offset, queue offset and time;
 //! [`Store::read`] gives back the same bytes. FORMAT.md tells the disk byte by byte.
 
+mod ahead;
 mod arrivals;
 mod bell;
 mod chain;

@@ -14,7 +14,7 @@ use crate::index::runs::{self, Runs};
 use crate::index::seal::Seal;
 use crate::ledger::Ledger;
 use crate::rebuild::{Bounds, Built};
-use crate::scan::Scan;
+use crate::scan::{Scan, Surveyed};
 use crate::segment::{self, Segment};
 use crate::segments::Segments;
 use crate::types::{LogOffset, Reign, Timestamp, size};
@@ -211,10 +211,10 @@ pub(crate) fn recover(
         }
         end
     } else {
-        let (end, marked) = scan().survey(from)?;
+        let Surveyed { end, stop, marked } = scan().survey(from)?;
         let synced = synced.max(marked);
         if end < synced {
-            return Err(damaged(paths, file_bytes, end, synced));
+            return Err(damaged(paths, file_bytes, stop, synced));
         }
         built.apply(&mut scan(), synced, end)?;
         if built.end < synced {
@@ -268,7 +268,7 @@ fn tell_cut(segments: &Segments, surveyed: LogOffset, end: LogOffset) -> io::Res
 
 fn damaged(paths: &Paths, file_bytes: u64, at: LogOffset, synced: LogOffset) -> OpenError {
     let path = segment::path(&paths.log, LogOffset(at.0 / file_bytes * file_bytes));
-    let reason = format!("no sound entry here, but the log was on disk up to {synced}");
+    let reason = format!("damaged at {at}, but the log was on disk up to {synced}");
     corrupt(&path, at.0, &reason)
 }
 

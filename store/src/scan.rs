@@ -3,9 +3,9 @@
 //! Promises: an entry is shown only if it follows the one before (FORMAT.md, "Opening", step 3). Leaves out what is
 //! built from it.
 
-use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums, le_u64};
+use crate::ahead;
+use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums};
 use crate::error::OpenError;
-use crate::lane::CONTROL_MARK;
 use crate::run::Flags;
 use crate::segment::Segment;
 use crate::segments::Segments;
@@ -16,6 +16,17 @@ use std::sync::Arc;
 
 /// Bytes read at once while scanning.
 const READ_BYTES: u64 = 256 << 10;
+
+/// What the headers say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surveyed {
+    /// End of the last whole run.
+    pub(crate) end: LogOffset,
+    /// Where no entry follows.
+    pub(crate) stop: LogOffset,
+    /// The highest synced mark, also behind `stop`.
+    pub(crate) marked: LogOffset,
+}
 
 /// Steps from entry to entry and refuses what does not follow.
 pub(crate) struct Scan<'a> {
@@ -126,14 +137,16 @@ impl<'a> Scan<'a> {
         Ok(rest.is_some_and(|rest| crc32c::crc32c(rest) == sums.payload))
     }
 
-    /// Looks at headers alone: the end of the last whole run, and the highest synced mark.
-    pub(crate) fn survey(&mut self, from: LogOffset) -> Result<(LogOffset, LogOffset), OpenError> {
-        let (mut end, mut synced) = (from, from);
+    /// Looks at headers alone, and where they stop at what follows ([`ahead`]).
+    pub(crate) fn survey(&mut self, from: LogOffset) -> Result<Surveyed, OpenError> {
+        let (mut end, mut marked) = (from, from);
         let mut run_file = None;
+        let mut stop = None;
         while let Some((header, _)) = self.next()? {
             let file = self.segment.as_ref().map(|segment| segment.start());
             if *run_file.get_or_insert(file) != file {
-                break; // a run does not cross files
+                stop = Some(header.log_offset); // a run does not cross files
+                break;
             }
             if header.flags.has(Flags::LAST_OF_RUN) {
                 end = header.end();
@@ -141,12 +154,34 @@ impl<'a> Scan<'a> {
             }
             if header.queue == QueueNumber::CONTROL
                 && let Some(payload) = self.payload(&header)?
-                && payload.len() == 16
-                && payload[0] == CONTROL_MARK
+                && let Some(value) = ahead::mark(&header, payload)
             {
-                synced = synced.max(LogOffset(le_u64(payload, 8)));
+                marked = marked.max(value);
             }
         }
-        Ok((end, synced))
+        let stop = stop.unwrap_or(self.at);
+        let ahead = self.ahead(stop)?;
+        Ok(Surveyed {
+            end,
+            stop,
+            marked: marked.max(ahead),
+        })
+    }
+
+    /// The highest synced mark behind the place where the headers stop.
+    fn ahead(&self, stop: LogOffset) -> Result<LogOffset, OpenError> {
+        let files = self.segments.all().into_iter();
+        let pieces = files.filter(|file| file.end() > stop).map(|file| {
+            Ok(ahead::Piece {
+                start: file.start(),
+                end: file.end(),
+                file: Arc::clone(file.file()),
+            })
+        });
+        ahead::marked(pieces, stop, self.reign).map_err(|source| OpenError::Io {
+            what: "cannot read the log behind",
+            path: PathBuf::from(format!("log offset {stop}")),
+            source,
+        })
     }
 }

@@ -6,12 +6,12 @@
 
 mod walk;
 
+use crate::ahead;
 use crate::disk::{Disk, DiskLock, RealDisk};
 use crate::entry::{Header, le_u32, le_u64};
 use crate::error::OpenError;
 use crate::index::layout::QueueLine;
 use crate::index::run::{Access, IndexRun, RunError};
-use crate::lane::CONTROL_MARK;
 use crate::recovery::Paths;
 use crate::run::{Flags, Kind};
 use crate::snapshot;
@@ -274,12 +274,7 @@ fn check_log(
         }
         let mut mark = seen.mark;
         let step = walk.step(|header, payload| {
-            if header.queue == QueueNumber::CONTROL
-                && payload.len() == 16
-                && payload[0] == CONTROL_MARK
-            {
-                mark = mark.max(LogOffset(le_u64(payload, 8)));
-            }
+            mark = mark.max(ahead::mark(header, payload).unwrap_or_default());
         });
         seen.mark = mark;
         let path = walk.file().map_or(paths.log.as_path(), |file| &file.path);
@@ -298,7 +293,8 @@ fn check_log(
     }
     report.unfinished = Some(walk.at).filter(|at| *at > report.end);
     report.queues = seen.next.len() as u64;
-    report.synced = report.synced.max(seen.mark);
+    let ahead = walk.ahead().map_err(failed("cannot read", &paths.log))?;
+    report.synced = report.synced.max(seen.mark).max(ahead);
     if report.end < report.synced {
         let what = format!(
             "the log ends here ({}), but was on disk up to {}",

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use twinmq_store::disk::Disk;
 use twinmq_store::disk::sim::SimDisk;
+use twinmq_store::verify::verify_on;
 use twinmq_store::{
     Ack, AppendError, Boundary, Draft, Ends, Fill, Flags, Keep, Kind, OpenError, Place, Producer,
     QueueNumber, QueueOffset, ReadError, Store, StoreConfig, StoreMetrics, Timestamp, Upto,
@@ -397,21 +398,24 @@ async fn retention_moves_first_offsets_and_drops_files() {
     assert!(matches!(refused, Err(AppendError::QueueDropped { .. })));
 }
 
-/// A copy of a store's directory on a disk in memory, with the log's only file cut (zeroed) from `cut`
+/// A copy of a store's directory on a disk in memory, without its index, with the log's first file cut (zeroed) from `cut`
 /// on, or one byte of it turned over.
 fn damaged(from: &Path, cut: Option<usize>, flip: Option<usize>) -> Arc<SimDisk> {
     let disk = Arc::new(SimDisk::new(1, 64 << 20));
-    let mut log = std::fs::read(from.join(LOG)).unwrap();
-    if let Some(at) = cut {
-        log[at..].fill(0);
-    }
-    if let Some(at) = flip {
-        log[at] ^= 0x40;
-    }
     for sub in ["log", "index", "snapshots"] {
         disk.create_dir_all(&Path::new("/s").join(sub)).unwrap();
     }
-    put(&disk, LOG, &log);
+    for file in std::fs::read_dir(from.join("log")).unwrap() {
+        let name = format!("log/{}", file.unwrap().file_name().to_str().unwrap());
+        let mut log = std::fs::read(from.join(&name)).unwrap();
+        if let Some(at) = cut.filter(|_| name == LOG) {
+            log[at..].fill(0);
+        }
+        if let Some(at) = flip.filter(|_| name == LOG) {
+            log[at] ^= 0x40;
+        }
+        put(&disk, &name, &log);
+    }
     put(
         &disk,
         "format",
@@ -501,34 +505,106 @@ async fn a_log_cut_anywhere_opens_with_its_whole_runs() {
     }
 }
 
+/// Every file of a store and its bytes, but for the lock.
+fn everything(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
+    let mut all = Vec::new();
+    for sub in ["", "log", "index", "snapshots"] {
+        let dir = Path::new("/s").join(sub);
+        for name in disk.list(&dir).unwrap() {
+            let file = disk.open_read(&dir.join(&name)).unwrap();
+            let mut bytes = vec![0; usize::try_from(file.size().unwrap()).unwrap()];
+            file.read_at(0, &mut bytes).unwrap();
+            all.push((format!("{sub}/{name}"), bytes));
+        }
+    }
+    all.retain(|(name, _)| name != "/lock");
+    all
+}
+
+/// The store is refused because of what is wrong at `at`, is left as it was, and `verify` says so too.
+fn refused(disk: &Arc<SimDisk>, clock: &Arc<Hands>, at: usize, synced: u64) {
+    let before = everything(disk);
+    match open_sim(disk, clock) {
+        Err(OpenError::Corrupt {
+            path,
+            at: place,
+            reason,
+        }) => {
+            assert!(path.ends_with(LOG), "{path:?}");
+            assert_eq!(place, at as u64);
+            let told = format!("damaged at {at}, but the log was on disk up to {synced}");
+            assert_eq!(reason, told);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(everything(disk) == before);
+    let report = verify_on(&**disk, Path::new("/s")).unwrap();
+    let path = Path::new("/s").join(LOG);
+    let found = report.problems.iter().any(|problem| {
+        (&problem.path, problem.at) == (&path, at as u64) && problem.what.contains("on disk up to")
+    });
+    assert!(found, "{report:?}");
+    assert_eq!(report.synced.0, synced);
+}
+
+/// A store that syncs only when asked to.
+fn lazy(dir: &Path, clock: &Arc<Hands>) -> Store {
+    let config = StoreConfig {
+        flush_interval_ms: 60_000,
+        ..config()
+    };
+    Store::open(dir, config, clock.clone(), StoreMetrics::default()).unwrap()
+}
+
+fn place(receipts: &[twinmq_store::Receipt]) -> usize {
+    usize::try_from(receipts[0].log_offset.0).unwrap()
+}
+
+const HEADER: usize = 72;
+
 #[tokio::test]
 async fn damage_below_a_synced_mark_is_told_not_cut() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(Hands::default());
-    let open = |dir: &Path| Store::open(dir, config(), clock.clone(), StoreMetrics::default());
-    let store = open(dir.path()).unwrap();
+    let store = lazy(dir.path(), &clock);
     let first = store.append(&[draft(Q, "first")]).await.unwrap();
-    store.wait(first[0].end, Ack::Synced).await.unwrap();
+    let synced = first[0].end;
+    store.wait(synced, Ack::Synced).await.unwrap();
     clock.0.store(1000, std::sync::atomic::Ordering::Relaxed);
     let second = store.append(&[draft(Q, "second")]).await.unwrap(); // takes a mark along
+    assert!(second[0].log_offset > synced, "the mark stands between");
     drop(store);
-    let at = usize::try_from(first[0].log_offset.0).unwrap();
-    let disk = damaged(dir.path(), None, Some(at + 20));
-    // The scan ends at the damage and never sees the mark: cut. But a sound header whose payload is
-    // damaged below the mark is not even looked at: the disk said it had it.
+    // Any byte of the header and of what its sum covers.
+    for byte in 0..HEADER + 20 {
+        let at = place(&first);
+        let disk = damaged(dir.path(), None, Some(at + byte));
+        refused(&disk, &clock, at, synced.0);
+    }
+    // The store's first entry, the start of the reign: nothing is known of what follows.
+    let disk = damaged(dir.path(), None, Some(20));
+    refused(&disk, &clock, 0, synced.0);
+    // A sound header whose payload is damaged below the mark is not even looked at: the disk said it
+    // had it.
+    let disk = damaged(dir.path(), None, Some(place(&first) + HEADER + 21));
     let store = open_sim(&disk, &clock).unwrap();
-    assert_eq!(bodies(&store, Q).await.len(), 0);
+    assert_eq!(store.ends(Q, Upto::default()).end, QueueOffset(2));
     drop(store);
-    let at = usize::try_from(second[0].log_offset.0).unwrap();
-    let disk = damaged(dir.path(), None, Some(at + 72 + 21));
-    let store = open_sim(&disk, &clock).unwrap();
-    assert_eq!(bodies(&store, Q).await, ["first"]);
-    drop(store);
+    // Above the mark, in the header or the payload, and the mark itself: cut.
+    let mark = usize::try_from(synced.0).unwrap();
+    let at = place(&second);
+    for flip in [mark + 20, at, at + 20, at + HEADER + 21] {
+        let disk = damaged(dir.path(), None, Some(flip));
+        let store = open_sim(&disk, &clock).unwrap();
+        assert_eq!(bodies(&store, Q).await, ["first"]);
+        drop(store);
+        let report = verify_on(&*disk, Path::new("/s")).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+    }
     // A clean stop is a mark too, and it is found without the log.
-    let store = open(dir.path()).unwrap();
+    let store = lazy(dir.path(), &clock);
     store.close();
     drop(store);
-    let at = usize::try_from(first[0].log_offset.0).unwrap();
+    let at = place(&first);
     let disk = damaged(dir.path(), None, Some(at + 20));
     put(
         &disk,
@@ -539,6 +615,102 @@ async fn damage_below_a_synced_mark_is_told_not_cut() {
         open_sim(&disk, &clock),
         Err(OpenError::Corrupt { .. })
     ));
+}
+
+#[tokio::test]
+async fn a_torn_tail_is_cut_whatever_marks_it_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Hands::default());
+    let store = lazy(dir.path(), &clock);
+    let first = store.append(&[draft(Q, "first")]).await.unwrap();
+    store.wait(first[0].end, Ack::Synced).await.unwrap();
+    let torn = store.append(&[draft(Q, "torn")]).await.unwrap();
+    clock.0.store(1000, std::sync::atomic::Ordering::Relaxed);
+    let last = store.append(&[draft(Q, "last")]).await.unwrap();
+    assert!(last[0].log_offset > torn[0].end, "a mark stands between");
+    drop(store);
+    let disk = damaged(dir.path(), None, Some(place(&torn) + 20));
+    let report = verify_on(&*disk, Path::new("/s")).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    let store = open_sim(&disk, &clock).unwrap();
+    assert_eq!(bodies(&store, Q).await, ["first"]);
+    drop(store);
+    // What was cut stays behind the new end, its mark too, and speaks against nothing that follows.
+    let mut all = vec!["first".to_owned()];
+    for n in 0..10 {
+        let store = open_sim(&disk, &clock).unwrap();
+        assert_eq!(bodies(&store, Q).await, all);
+        let body = format!("{n}");
+        store.append(&[draft(Q, &body)]).await.unwrap();
+        all.push(body);
+        drop(store);
+        let report = verify_on(&*disk, Path::new("/s")).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_mark_speaks_from_a_later_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Hands::default());
+    let store = lazy(dir.path(), &clock);
+    let mut places = Vec::new();
+    let mut synced = twinmq_store::LogOffset(0);
+    while synced.0 < 3 << 19 {
+        let receipts = store.append(&[draft(Q, &"v".repeat(5000))]).await.unwrap();
+        places.push(place(&receipts));
+        synced = receipts[0].end;
+    }
+    store.wait(synced, Ack::Synced).await.unwrap();
+    clock.0.store(1000, std::sync::atomic::Ordering::Relaxed);
+    store.append(&[draft(Q, "marked")]).await.unwrap();
+    drop(store);
+    let at = places[20];
+    let disk = damaged(dir.path(), None, Some(at + 20));
+    refused(&disk, &clock, at, synced.0);
+    // A file from there on without a byte: more like an end, but the next file is there.
+    let disk = damaged(dir.path(), Some(at), None);
+    refused(&disk, &clock, at, synced.0);
+    let disk = damaged(dir.path(), None, None);
+    let store = open_sim(&disk, &clock).unwrap();
+    assert_eq!(bodies(&store, Q).await.len(), places.len() + 1);
+}
+
+#[tokio::test]
+async fn a_message_that_looks_like_a_mark_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Hands::default());
+    // The mark of a real store, made to stand in a message at the same place of another.
+    let store = lazy(dir.path(), &clock);
+    let first = store.append(&[draft(Q, "first")]).await.unwrap();
+    let far = store.append(&[draft(Q, &"f".repeat(500))]).await.unwrap();
+    store.wait(far[0].end, Ack::Synced).await.unwrap();
+    clock.0.store(1000, std::sync::atomic::Ordering::Relaxed);
+    store.append(&[draft(Q, "marked")]).await.unwrap();
+    drop(store);
+    let from = usize::try_from(far[0].end.0).unwrap();
+    let mark = std::fs::read(dir.path().join(LOG)).unwrap()[from..from + 88].to_vec();
+    let dir = tempfile::tempdir().unwrap();
+    clock.0.store(0, std::sync::atomic::Ordering::Relaxed);
+    let store = lazy(dir.path(), &clock);
+    let again = store.append(&[draft(Q, "first")]).await.unwrap();
+    assert_eq!(again, first);
+    let torn = store.append(&[draft(Q, "torn")]).await.unwrap();
+    let mut evil = draft(Q, "");
+    let head = place(&torn) + 96 + HEADER;
+    let mut payload = vec![0; 20];
+    payload.resize(from - head, b'f');
+    payload.extend_from_slice(&mark);
+    evil.payload_sum = crc32c::crc32c(&payload[20..]);
+    evil.payload = Bytes::from(payload);
+    let evil = store.append(&[evil]).await.unwrap();
+    assert_eq!(place(&evil) + HEADER, head);
+    drop(store);
+    let log = std::fs::read(dir.path().join(LOG)).unwrap();
+    assert_eq!(log[from..from + 88], mark);
+    let disk = damaged(dir.path(), None, Some(place(&torn) + 20));
+    let store = open_sim(&disk, &clock).unwrap();
+    assert_eq!(bodies(&store, Q).await, ["first"]);
 }
 
 /// True if `watch` resolves without anything more happening.

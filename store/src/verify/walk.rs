@@ -1,5 +1,6 @@
 //! A walk over the entries of a closed store's log, file by file, from headers and payload sums.
 
+use crate::ahead;
 use crate::disk::{Disk, DiskFile};
 use crate::entry::{HEADER_BYTES, Header, Refused, SUMMED_BYTES_MAX, Sums};
 use crate::types::{LogOffset, Reign, Timestamp, size};
@@ -138,6 +139,19 @@ impl<'a> Walk<'a> {
         } else {
             Step::Spoilt(header)
         })
+    }
+
+    /// The highest synced mark behind the place where the walk has ended.
+    pub(super) fn ahead(&self) -> io::Result<LogOffset> {
+        let files = self.files.iter().filter(|file| file.end() > self.at);
+        let pieces = files.map(|file| {
+            Ok(ahead::Piece {
+                start: file.start,
+                end: file.end(),
+                file: self.disk.open_read(&file.path)?,
+            })
+        });
+        ahead::marked(pieces, self.at, self.reign)
     }
 
     fn check(

@@ -62,7 +62,7 @@ impl Node {
             ports,
         };
         let mut lines = format!(
-            "--set\nnameserver.listen=127.0.0.1:{}\n--set\nnative.listen=127.0.0.1:{}\n--set\nkafka.listeners=[{{name=\"PLAINTEXT\",bind=\"127.0.0.1:{}\"}}]\n--set\nhttp.listen=127.0.0.1:{}\n--set\nstore.file_bytes=67108864\n--set\nstore.run_bytes_max=33554432\n--set\nkafka.group.initial_rebalance_delay_ms=200\n",
+            "--set\nnameserver.listen=127.0.0.1:{}\n--set\nnative.listen=127.0.0.1:{}\n--set\nkafka.listeners=[{{name=\"PLAINTEXT\",bind=\"127.0.0.1:{}\"}}]\n--set\nhttp.listen=127.0.0.1:{}\n--set\nstore.file_bytes=67108864\n--set\nstore.run_bytes_max=33554432\n--set\nstore.disk_clean_percent=97\n--set\nstore.disk_force_percent=98\n--set\nstore.disk_refuse_percent=100\n--set\nkafka.group.initial_rebalance_delay_ms=200\n",
             ports.nameserver, ports.native, ports.kafka, ports.http
         );
         for setting in settings {

@@ -164,6 +164,14 @@ public class KafkaClient {
         }
     }
 
+    /** A note that did not reach its file would be taken for a fault of the broker. */
+    static void noted(PrintWriter file) {
+        if (file.checkError()) {
+            System.out.println("a note could not be written: is the disk full?");
+            Runtime.getRuntime().halt(3);
+        }
+    }
+
     static void load(String[] a) throws Exception {
         Properties p = new Properties();
         p.putAll(Map.of("bootstrap.servers", a[1], "acks", "all", "linger.ms", "1", "delivery.timeout.ms", "60000", "request.timeout.ms", "5000", "reconnect.backoff.max.ms", "200", "enable.idempotence", "true"));
@@ -174,7 +182,7 @@ public class KafkaClient {
                     byte[] value = ("k" + n).getBytes(StandardCharsets.UTF_8);
                     producer.send(new ProducerRecord<>(a[2], ("key" + n % 50).getBytes(StandardCharsets.UTF_8), value), (m, e) -> {
                         synchronized (acks) {
-                            if (e == null) { acks.println(a[2] + "\t" + m.partition() + "\t" + m.offset() + "\t" + new String(value, StandardCharsets.UTF_8)); acks.flush(); }
+                            if (e == null) { acks.println(a[2] + "\t" + m.partition() + "\t" + m.offset() + "\t" + new String(value, StandardCharsets.UTF_8)); noted(acks); }
                             else System.out.println("failed\t" + e);
                         }
                     });
@@ -198,12 +206,12 @@ public class KafkaClient {
                     reads.println(r.topic() + "\t" + r.partition() + "\t" + r.offset() + "\t" + new String(r.value(), StandardCharsets.UTF_8));
                     next.put(new TopicPartition(r.topic(), r.partition()), new OffsetAndMetadata(r.offset() + 1));
                 }
-                reads.flush();
+                noted(reads);
                 if (next.isEmpty()) continue;
                 try {
                     consumer.commitSync(next);
                     for (var e : next.entrySet()) commits.println(e.getKey().topic() + "\t" + e.getKey().partition() + "\t" + e.getValue().offset());
-                    commits.flush();
+                    noted(commits);
                 } catch (KafkaException e) { System.out.println("commit failed\t" + e); }
             }
         }

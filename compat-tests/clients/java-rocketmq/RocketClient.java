@@ -216,6 +216,14 @@ public class RocketClient {
         admin.shutdown();
     }
 
+    /** A note that did not reach its file would be taken for a fault of the broker. */
+    static void noted(PrintWriter file) {
+        if (file.checkError()) {
+            System.out.println("a note could not be written: is the disk full?");
+            Runtime.getRuntime().halt(3);
+        }
+    }
+
     static void load(String[] a) throws Exception {
         DefaultMQProducer p = new DefaultMQProducer("compat-load");
         p.setNamesrvAddr(a[1]);
@@ -231,7 +239,7 @@ public class RocketClient {
                         SendResult r = p.send(new Message(a[2], value.getBytes()));
                         if (r.getSendStatus() == SendStatus.SEND_OK) synchronized (acks) {
                             acks.println(a[2] + "\t" + r.getMessageQueue().getQueueId() + "\t" + r.getQueueOffset() + "\t" + value);
-                            acks.flush();
+                            noted(acks);
                         }
                         Thread.sleep(1);
                     } catch (Exception e) {
@@ -250,7 +258,7 @@ public class RocketClient {
         c.registerMessageListener((MessageListenerConcurrently) (ms, x) -> {
             synchronized (reads) {
                 for (MessageExt m : ms) reads.println(m.getTopic() + "\t" + m.getQueueId() + "\t" + m.getQueueOffset() + "\t" + new String(m.getBody()));
-                reads.flush();
+                noted(reads);
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });

@@ -299,6 +299,7 @@ async fn a_full_disk_is_not_hammered() {
     };
     let store = open_on(&disk, config).unwrap();
     disk.disk.set_capacity(2 * MIB + 4000);
+    let began = std::time::Instant::now();
     let mut busy = None;
     while busy.is_none() {
         busy = store.append(&[draft(Q, 10)]).await.err();
@@ -311,7 +312,12 @@ async fn a_full_disk_is_not_hammered() {
         "{busy:?}"
     );
     let tries = disk.snapshots.load(Ordering::Relaxed);
-    assert!(tries < 20, "{tries} tries to seal");
+    // The sealer rests 500 ms after a failure, however long a busy machine takes to get here.
+    let most = 20 + began.elapsed().as_millis() / 250;
+    assert!(
+        u128::try_from(tries).unwrap() < most,
+        "{tries} tries to seal"
+    );
     disk.disk.set_capacity(64 * MIB);
     tokio::time::sleep(Duration::from_millis(600)).await;
     store.append(&[draft(Q, 10)]).await.unwrap();
@@ -411,7 +417,8 @@ async fn many_quiet_queues_do_not_make_many_runs() {
         let queue = QueueNumber(16 + n % queues);
         store.append(&[draft(queue, 10)]).await.unwrap();
         if n % 1000 == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            // The sealer gets its turn on a busy machine, too.
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     let runs: HashSet<String> = runs(dir.path()).into_iter().collect();

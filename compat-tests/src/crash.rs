@@ -261,20 +261,24 @@ impl Bench {
         .collect()
     }
 
-    /// Native commits are one-way: only Kafka's are acknowledged.
-    fn progress(&self, topic: &str) -> Result<()> {
+    /// A group's progress by queue; −1 where it has none.
+    fn committed_by(&self, group: &str, topic: &str) -> Result<Vec<(u32, i64)>> {
         let printed = READER.run(&[
             "committed",
             &self.node.kafka(),
-            KAFKA_GROUP,
+            group,
             topic,
             &QUEUES.to_string(),
         ])?;
-        for line in printed.lines() {
-            let Some((queue, offset)) = line.split_once('\t') else {
-                continue;
-            };
-            let (queue, offset): (u32, i64) = (queue.parse()?, offset.parse()?);
+        let lines = printed.lines().filter_map(|line| line.split_once('\t'));
+        lines
+            .map(|(queue, offset)| Ok((queue.parse()?, offset.parse()?)))
+            .collect()
+    }
+
+    /// Native commits are one-way: only Kafka's are acknowledged.
+    fn progress(&self, topic: &str) -> Result<()> {
+        for (queue, offset) in self.committed_by(KAFKA_GROUP, topic)? {
             let offset = u64::try_from(offset).unwrap_or(0);
             let place = (topic.to_owned(), queue);
             let least = self.committed.get(&place).copied().unwrap_or(0);
@@ -318,18 +322,7 @@ impl Bench {
     }
 
     fn within(&self, group: &str, topic: &str, ends: &HashMap<(String, u32), u64>) -> Result<()> {
-        let printed = READER.run(&[
-            "committed",
-            &self.node.kafka(),
-            group,
-            topic,
-            &QUEUES.to_string(),
-        ])?;
-        for line in printed.lines() {
-            let Some((queue, offset)) = line.split_once('\t') else {
-                continue;
-            };
-            let (queue, offset): (u32, i64) = (queue.parse()?, offset.parse()?);
+        for (queue, offset) in self.committed_by(group, topic)? {
             let end = ends.get(&(topic.to_owned(), queue)).copied().unwrap_or(0);
             ensure!(
                 offset <= i64::try_from(end)?,

@@ -22,6 +22,9 @@ use twinmq_store::{Ack, Draft, LogOffset, QueueNumber, QueueOffset, Store, Times
 use uuid::Uuid;
 use view::View;
 
+/// Topics, and the version that they belong to: changes so far, and the time of the last.
+pub type Versioned = (Vec<Arc<Topic>>, (u64, Timestamp));
+
 /// All topics. Look-ups take no lock.
 #[derive(Debug)]
 pub struct Catalog {
@@ -148,7 +151,7 @@ impl Catalog {
     }
     /// [`Catalog::all`] and [`Catalog::version`] of one moment: exactly these topics make this version.
     #[must_use]
-    pub fn all_with_version(&self) -> (Vec<Arc<Topic>>, (u64, Timestamp)) {
+    pub fn all_with_version(&self) -> Versioned {
         let state = self.state.lock();
         (state.topics.values().cloned().collect(), state.version)
     }
@@ -156,7 +159,7 @@ impl Catalog {
     /// several times; and the version that they make. `None` when that is too long ago or a topic has
     /// gone since: [`Catalog::all_with_version`] then tells.
     #[must_use]
-    pub fn changed_since(&self, version: u64) -> Option<(Vec<Arc<Topic>>, (u64, Timestamp))> {
+    pub fn changed_since(&self, version: u64) -> Option<Versioned> {
         let state = self.state.lock();
         Some((state.recent.since(version)?, state.version))
     }

@@ -204,6 +204,11 @@ fn shown(
 ) -> BTreeMap<&'static str, String> {
     let pull_bytes = config.pull_bytes_max.to_string();
     let pull_messages = config.pull_messages_max.to_string();
+    let flush = if core.flush_sync {
+        "SYNC_FLUSH"
+    } else {
+        "ASYNC_FLUSH"
+    };
     BTreeMap::from([
         ("brokerName", core.broker_name.clone()),
         ("brokerClusterName", core.cluster_name.clone()),
@@ -214,6 +219,7 @@ fn shown(
         ("namesrvAddr", config.name_servers.join(";")),
         ("brokerPermission", "6".to_owned()),
         ("brokerRole", "ASYNC_MASTER".to_owned()),
+        ("flushDiskType", flush.to_owned()),
         ("autoCreateTopicEnable", core.auto_create_topics.to_string()),
         (
             "autoCreateSubscriptionGroup",

@@ -123,7 +123,8 @@ impl Window {
     async fn look(&self) -> Result<Found, Refusal> {
         let number = self.topic.queue(self.queue);
         let reset = number.and_then(|number| self.resets.take(&self.group_name, number));
-        if let Some(offset) = reset {
+        // Who already asks at that place goes on; told so, it would drop the queue for a while.
+        if let Some(offset) = reset.filter(|offset| *offset != self.from) {
             let ends = self.consuming.ends(&self.topic, self.queue, true);
             return Ok(Found {
                 code: response::PULL_OFFSET_MOVED,

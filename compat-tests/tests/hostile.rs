@@ -35,6 +35,11 @@ fn main() -> ExitCode {
         half_open,
     );
     suite.add(
+        "a_process_out_of_file_descriptors_serves_again_once_there_are_some",
+        &[],
+        no_descriptors,
+    );
+    suite.add(
         "clients_that_never_read_do_not_fill_the_memory",
         &[],
         never_reads,
@@ -109,6 +114,11 @@ fn native(code: i32, fields: &str, body: &[u8]) -> Vec<u8> {
 fn ask(port: u16, request: &[u8]) -> Result<Vec<u8>> {
     let mut stream = connect(port)?;
     stream.write_all(request)?;
+    answer(&mut stream)
+}
+
+/// The next frame that comes in.
+fn answer(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let mut answer = vec![0; u32::from_be_bytes(length) as usize];
@@ -331,6 +341,55 @@ fn half_open() -> Result<()> {
             "{name}: 2,000 half-open connections take {grown} MiB"
         );
     }
+    node.terminate()
+}
+
+fn no_descriptors() -> Result<()> {
+    let mut node = Node::start()?;
+    let pid = node.pid().context("a running node")?;
+    let mut early = connect(node.ports.kafka)?;
+    early.write_all(&kafka(18, 0, &[]))?;
+    answer(&mut early)?;
+    let held = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+    let status = std::process::Command::new("prlimit")
+        .args([
+            "--pid",
+            &pid.to_string(),
+            &format!("--nofile={}", held + 20),
+        ])
+        .status()?;
+    ensure!(status.success(), "prlimit: {status}");
+    let begun = Instant::now();
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        for port in [node.ports.kafka, node.ports.native, node.ports.nameserver] {
+            open.push(connect(port)?);
+        }
+    }
+    // Clock ticks of 10 ms that the process has run for: fields 14 and 15, the name in brackets is the second.
+    let ran = || -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let (_, rest) = stat.rsplit_once(')').context("a name")?;
+        let fields = rest.split_whitespace().skip(11).take(2);
+        fields.map(|field| Ok(field.parse::<u64>()?)).sum()
+    };
+    let before = ran()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let ticks = ran()? - before;
+    ensure!(ticks < 60, "accepting spins: {ticks} ticks in 2 s");
+    let log = std::fs::read_to_string(node.file("twinmq.log"))?;
+    let said = log.matches("Too many open files").count();
+    let most = 3 * 10 * (usize::try_from(begun.elapsed().as_secs())? + 1);
+    ensure!(
+        (1..=most).contains(&said),
+        "{said} lines tell of it:\n{log}"
+    );
+    // Whoever is connected is served all along, everybody else once descriptors come back.
+    early.write_all(&kafka(18, 0, &[]))?;
+    answer(&mut early)?;
+    drop(open);
+    std::thread::sleep(Duration::from_millis(500));
+    serves(&mut node, "after they left")?;
     node.terminate()
 }
 

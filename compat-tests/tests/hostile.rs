@@ -49,6 +49,11 @@ fn main() -> ExitCode {
         &[],
         endless_frames,
     );
+    suite.add(
+        "batches_that_expand_without_end_are_too_large_and_fill_no_memory",
+        &[],
+        bombs,
+    );
     suite.add("a_flood_of_bad_peers_is_a_few_log_lines", &[], few_lines);
     suite.add(
         "a_second_process_on_the_same_directory_says_so_and_ends",
@@ -483,6 +488,87 @@ fn endless_frames() -> Result<()> {
     ensure!(grown < 448, "48 frames that never end take {grown} MiB");
     drop(begun);
     serves(&mut node, "after they left")?;
+    node.terminate()
+}
+
+/// A record batch of two records of 100 MiB of zeros each, in 6 KiB of Zstandard: blocks of 128 KiB that
+/// say one byte and how often it comes (RFC 8878).
+fn bomb() -> Vec<u8> {
+    const VALUE: u32 = 100 << 20;
+    const BLOCK: u32 = 128 << 10;
+    let varint = |n: u32| -> Vec<u8> {
+        let mut rest = n * 2; // zigzag
+        let mut out = Vec::new();
+        while rest >= 0x80 {
+            out.push(rest.to_le_bytes()[0] | 0x80);
+            rest >>= 7;
+        }
+        out.push(rest.to_le_bytes()[0]);
+        out
+    };
+    // Kind 0 is a plain block, kind 1 a repeated byte.
+    let block = |size: u32, kind: u32, last: u32| (size << 3 | kind << 1 | last).to_le_bytes();
+    let mut packed = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
+    let mut plain = Vec::new();
+    for delta in 0..2 {
+        let value = varint(VALUE);
+        // Attributes, time and offset deltas, no key, the value, no headers.
+        let fields = [&[0, 0, delta * 2, 1][..], &value].concat();
+        plain.extend(varint(u32::try_from(fields.len()).unwrap_or(0) + VALUE + 1));
+        plain.extend(fields);
+        packed.extend(&block(u32::try_from(plain.len()).unwrap_or(0), 0, 0)[..3]);
+        packed.append(&mut plain);
+        for _ in 0..VALUE / BLOCK {
+            packed.extend(&block(BLOCK, 1, 0)[..3]);
+            packed.push(0);
+        }
+        plain.push(0);
+    }
+    packed.extend(&block(1, 0, 1)[..3]);
+    packed.push(0);
+    let mut summed = Vec::new();
+    summed.extend(4_i16.to_be_bytes());
+    summed.extend(1_i32.to_be_bytes());
+    summed.extend([0; 16]);
+    summed.extend([0xff; 14]);
+    summed.extend(2_i32.to_be_bytes());
+    summed.extend(packed);
+    let mut batch = vec![0; 8];
+    batch.extend((u32::try_from(summed.len()).unwrap_or(0) + 9).to_be_bytes());
+    batch.extend([0xff, 0xff, 0xff, 0xff, 2]);
+    batch.extend(crc32c::crc32c(&summed).to_be_bytes());
+    batch.extend(summed);
+    batch
+}
+
+fn bombs() -> Result<()> {
+    let mut node = Node::start()?;
+    serves(&mut node, "at first")?; // makes the topic
+    let before = memory(&node)?;
+    let bomb = bomb();
+    ensure!(bomb.len() < 8 << 10, "{} bytes", bomb.len());
+    let mut produce = vec![0xff, 0xff, 0, 1, 0, 0, 0x75, 0x30, 0, 0, 0, 1, 0, 6];
+    produce.extend(b"served");
+    produce.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+    produce.extend(u32::try_from(bomb.len())?.to_be_bytes());
+    produce.extend(bomb);
+    let request = kafka(0, 7, &produce);
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let mut stream = connect(node.ports.kafka)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(&request)?;
+        open.push(stream);
+    }
+    serves(&mut node, "batches that expand")?;
+    let grown = memory(&node)?.saturating_sub(before);
+    ensure!(grown < 128, "16 batches that expand take {grown} MiB");
+    for mut stream in open {
+        let answer = answer(&mut stream)?;
+        // Correlation, topics, the topic, partitions, the partition, its error: MESSAGE_TOO_LARGE.
+        ensure!(answer.get(24..26) == Some(&[0, 10]), "{answer:?}");
+    }
+    serves(&mut node, "after them")?;
     node.terminate()
 }
 

@@ -375,10 +375,17 @@ impl Store {
     /// Kafka's end offset for a leader epoch: the largest known reign at or below `reign` that the
     /// queue has seen, and where the next one starts (the queue's end for the newest). `None` when
     /// `reign` is higher than the current one or the queue is unknown.
-    #[must_use]
-    pub fn end_of_reign(&self, queue: QueueNumber, reign: Reign) -> Option<(Reign, QueueOffset)> {
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn end_of_reign(
+        &self,
+        queue: QueueNumber,
+        reign: Reign,
+    ) -> Result<Option<(Reign, QueueOffset)>, ReadError> {
         let rooms = &*self.rooms;
-        rooms.reader.end_of_reign(&rooms.reigns, queue, reign)
+        let ended = rooms.reader.end_of_reign(&rooms.reigns, queue, reign);
+        ended.await
     }
 
     /// Raises a queue's first offset, durably; lower values change nothing.

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use twinmq_store::disk::sim::SimDisk;
+use twinmq_store::disk::sim::{Call, SimDisk};
 use twinmq_store::disk::{Disk, DiskFile, DiskLock, Usage};
 use twinmq_store::{
-    Ack, AppendError, Clock, Draft, Flags, Keep, Kind, OpenError, QueueNumber, QueueOffset, Store,
-    StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
+    Ack, AppendError, Clock, Draft, Flags, Keep, Kind, OpenError, QueueNumber, QueueOffset,
+    Reign, Store, StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
 };
 
 const Q: QueueNumber = QueueNumber(16);
@@ -383,6 +383,31 @@ async fn too_few_handles_neither_close_the_log_nor_lose_the_index() {
     assert_eq!(index(), before);
     disk.no_handles.store(false, Ordering::Relaxed);
     open_on(&disk, config()).unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_does_not_read_ends_no_reign() {
+    let disk = Odd::new(64 * MIB);
+    let store = open_on(&disk, config()).unwrap();
+    for _ in 0..3000 {
+        store.append(&[draft(Q, 100)]).await.unwrap();
+    }
+    store.close();
+    drop(store);
+    let store = open_on(&disk, config()).unwrap();
+    for _ in 0..3000 {
+        store.append(&[draft(IDLE, 100)]).await.unwrap(); // seals all rows of the other queue
+    }
+    store.close();
+    drop(store);
+    let store = open_on(&disk, config()).unwrap();
+    let first = store.end_of_reign(Q, Reign(1)).await.unwrap();
+    assert_eq!(first, Some((Reign(1), QueueOffset(3000))));
+    drop(store);
+    // Anything but an error would send followers of the epoch back to the queue's first offset.
+    let store = open_on(&disk, config()).unwrap();
+    disk.disk.fail(Call::Read, 0);
+    assert!(store.end_of_reign(Q, Reign(1)).await.is_err());
 }
 
 #[tokio::test]

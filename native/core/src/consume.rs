@@ -377,14 +377,17 @@ impl Consuming {
     }
 
     /// Kafka's OffsetForLeaderEpoch. See `Store::end_of_reign`.
-    #[must_use]
-    pub fn end_of_reign(
+    ///
+    /// # Errors
+    /// See [`ConsumeError`].
+    pub async fn end_of_reign(
         &self,
         topic: &Topic,
         queue: u32,
         reign: Reign,
-    ) -> Option<(Reign, QueueOffset)> {
-        self.store.end_of_reign(topic.queue(queue)?, reign)
+    ) -> Result<Option<(Reign, QueueOffset)>, ConsumeError> {
+        let number = queue_of(topic, queue)?;
+        Ok(self.store.end_of_reign(number, reign).await?)
     }
 
     /// The current reign: Kafka's leader epoch.

@@ -69,6 +69,17 @@ pub enum Filter {
     Tags(Vec<i32>),
 }
 
+/// How much a native reader takes at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portion {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes of all messages; the first may be longer.
+    pub bytes: u32,
+    /// Bytes of one message. A longer one, which no frame of the reader's would hold, is passed over.
+    pub message_bytes: u32,
+}
+
 /// Messages of one queue in RocketMQ's stored layout.
 #[derive(Clone, Debug)]
 pub struct Messages {
@@ -187,8 +198,9 @@ impl Consuming {
         Ok(out)
     }
 
-    /// Reads as RocketMQ does: messages from `from` on, up to a count and a size; batches are opened.
-    /// Never sees aborted or pending records.
+    /// Reads as RocketMQ does: messages from `from` on, a portion at a time; batches are opened.
+    /// Never sees aborted or pending records. Messages too long for the reader are passed over, with a
+    /// line in the log: what follows them would never be reached otherwise.
     ///
     /// # Errors
     /// See [`ConsumeError`].
@@ -197,8 +209,7 @@ impl Consuming {
         topic: &Topic,
         queue: u32,
         from: QueueOffset,
-        count_max: u32,
-        bytes_max: u32,
+        portion: Portion,
         filter: &Filter,
     ) -> Result<Messages, ConsumeError> {
         let number = queue_of(topic, queue)?;
@@ -208,15 +219,15 @@ impl Consuming {
             .read(Window {
                 queue: number,
                 from,
-                bytes_max,
-                entries_max: count_max.clamp(1, ENTRIES_MAX),
+                bytes_max: portion.bytes,
+                entries_max: portion.messages.clamp(1, ENTRIES_MAX),
                 scan_max: SCAN_MAX,
                 upto: topic.upto(true),
                 pass: Some(&pass),
             })
             .await?;
         let aborted = self.aborted_in(number, &page.entries).await?;
-        let mut picked = native::Picked::new(from, count_max, bytes_max, filter);
+        let mut picked = native::Picked::new(from, portion, filter);
         for stored in &page.entries {
             if native::is_aborted(stored, &aborted) {
                 continue;
@@ -229,6 +240,14 @@ impl Consuming {
             if !go_on {
                 break;
             }
+        }
+        if let Some((count, (first, bytes))) = picked.passed_over() {
+            self.crossing.metrics.passed_over.inc_by(count);
+            tracing::warn!(
+                topic = %topic.key(), queue, count, offset = first.0, bytes,
+                frame_holds = portion.message_bytes,
+                "records too large for any frame of a RocketMQ client are passed over"
+            );
         }
         Ok(picked.finish(&page))
     }

@@ -762,6 +762,57 @@ async fn a_returned_message_is_retried_and_ends_among_the_dead_letters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_without_room_for_a_retry_is_a_dead_letter() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Native, 1).await;
+    let group = Group {
+        group_name: "g".to_owned(),
+        ..Group::default()
+    };
+    node.core.groups.put(group).await.expect("stores");
+    // Properties of so many bytes, and which of what the broker adds is there afterwards.
+    let cases = [
+        (32_000, "%RETRY%g", true, true),
+        (32_690, "%RETRY%g", true, false),
+        (32_740, "%DLQ%g", true, false),
+        (32_767, "%DLQ%g", false, false),
+    ];
+    for (bytes, to, retry_topic, id) in cases {
+        let filler = "x".repeat(bytes - "filler\u{1}\u{2}".len());
+        let messages = [text(to, &[("filler", &filler)])];
+        assert_eq!(messages[0].properties.len(), bytes);
+        let sent = node.core.producing.messages(&topic, 0, &messages);
+        let sent = sent.await.expect("stores");
+        let back = SendBack {
+            group: "g".to_owned(),
+            address: sent[0].address,
+            delay_level: 1,
+            max_reconsume_times: None,
+        };
+        node.core.retry.send_back(back).await.expect("takes it");
+        let returned = node
+            .until("the message", async || {
+                let topic = node.core.catalog.by_native(to)?;
+                let all = node.pull(&topic, 0, 0, &Filter::All).await.chunks;
+                let mut views = all.iter().flat_map(|chunk| message::iter(chunk));
+                views.find_map(|view| {
+                    let view = view.expect("sound");
+                    let same = view.properties().get("filler") == Some(&filler);
+                    same.then(|| {
+                        assert_eq!(view.reconsume_times, 1);
+                        let has = |name| view.properties().get(name).is_some();
+                        (has("RETRY_TOPIC"), has("ORIGIN_MESSAGE_ID"))
+                    })
+                })
+            })
+            .await;
+        assert_eq!(returned, (retry_topic, id), "{bytes} bytes");
+    }
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kafka_searches_by_record_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::open(dir.path()).await;

@@ -11,6 +11,7 @@ mod chain;
 mod clock;
 mod cold;
 mod config;
+mod cut;
 pub mod disk;
 mod entry;
 mod error;

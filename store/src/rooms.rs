@@ -89,7 +89,7 @@ pub(crate) fn open(
         rows: config.index_rows_max / 2,
         producers: config.producers_per_queue_max,
     };
-    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, bounds)?;
+    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, bounds, &metrics)?;
     recovery::remove_clean(&*disk, &paths)?;
     join(disk, paths, config, clock, metrics, recovered, lock)
 }

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use twinmq_metrics::Registry;
 use twinmq_store::disk::sim::{Call, SimDisk};
 use twinmq_store::disk::{Disk, DiskFile, DiskLock, Usage};
 use twinmq_store::{
@@ -408,6 +409,61 @@ async fn a_disk_that_does_not_read_ends_no_reign() {
     let store = open_on(&disk, config()).unwrap();
     disk.disk.fail(Call::Read, 0);
     assert!(store.end_of_reign(Q, Reign(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_cut_is_told_with_its_size() {
+    // Which byte of the second of three entries is damaged, if any; and whether entries behind it are sound.
+    for (damaged, entries) in [(Some(100), 1), (Some(0), 1), (None, 0)] {
+        let mut disk = SimDisk::new(1, 64 * MIB);
+        let open = |disk: &SimDisk| {
+            let registry = Registry::new();
+            let metrics = StoreMetrics::register(&registry).unwrap();
+            let config = StoreConfig {
+                flush_interval_ms: 60_000,
+                ..config()
+            };
+            let (disk, clock) = (Arc::new(disk.clone()), Arc::new(WallClock));
+            let store = Store::open_on(disk, Path::new("/s"), config, clock, metrics).unwrap();
+            (store, registry)
+        };
+        let cut = |registry: &Registry| {
+            let text = registry.text();
+            let value = |name: &str| {
+                let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+                line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+            };
+            let named = |name: &str| value(&format!("twinmq_store_recovery_cut_{name} "));
+            (named("bytes"), named("entries"))
+        };
+        let (store, registry) = open(&disk);
+        assert_eq!(cut(&registry), (0, 0));
+        let mut ends = Vec::new();
+        for _ in 0..3 {
+            let receipts = store.append(&[draft(Q, 1000)]).await.unwrap();
+            ends.push(receipts[0].end.0);
+        }
+        disk = disk.kill();
+        drop(store);
+        if let Some(at) = damaged {
+            let at = usize::try_from(ends[0]).unwrap() + at;
+            assert!(disk.flip(Path::new("/s/log/00000000000000000000"), at));
+        }
+        let (store, registry) = open(&disk);
+        let lost = if damaged.is_some() {
+            ends[2] - ends[0]
+        } else {
+            0
+        };
+        assert_eq!(cut(&registry), (lost, entries), "{damaged:?}");
+        assert_eq!(count(&store, Q).await, if lost > 0 { 1 } else { 3 });
+        // What a cut left behind is no loss of the next opening.
+        store.append(&[draft(Q, 10)]).await.unwrap();
+        disk = disk.kill();
+        drop(store);
+        let (_store, registry) = open(&disk);
+        assert_eq!(cut(&registry).1, 0, "{damaged:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! [`Store::read`] gives back the same bytes. FORMAT.md tells the disk byte by byte.
 
 mod ahead;
+mod allowance;
 mod arrivals;
 mod bell;
 mod chain;

@@ -23,6 +23,7 @@ pub struct StoreMetrics {
     pub(crate) disk_used: Gauge,
     pub(crate) cold_reads: IntCounter,
     pub(crate) cold_bytes: IntCounter,
+    pub(crate) cold_refused: IntCounter,
     pub(crate) cut_bytes: IntGauge,
     pub(crate) cut_entries: IntGauge,
     pub(crate) seals: IntCounter,
@@ -88,6 +89,10 @@ impl StoreMetrics {
                 "Reads that missed the page cache and went to the cold pool.",
             )?,
             cold_bytes: counter("cold_read_bytes_total", "Bytes read by the cold pool.")?,
+            cold_refused: counter(
+                "cold_reads_cut_total",
+                "Reads from disk that got less, or nothing, because of cold_bytes_max.",
+            )?,
             cut_bytes: gauge(
                 "recovery_cut_bytes",
                 "Bytes at the log's end that the last opening dropped as not sound.",

@@ -130,7 +130,7 @@ impl Reader {
     async fn one(&self, row: Option<Row>) -> Result<Option<Stored>, ReadError> {
         match row {
             None => Ok(None),
-            Some(row) => Ok(self.entries(&[row]).await?.pop()),
+            Some(row) => Ok(self.entries(&[row], true).await?.pop()),
         }
     }
 

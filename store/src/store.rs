@@ -270,7 +270,16 @@ impl Store {
     /// # Errors
     /// See [`ReadError`]; `OutOfRange` when `from` is below the first or above the end.
     pub async fn read(&self, window: Window<'_>) -> Result<Page, ReadError> {
-        self.rooms.reader.read(&window).await
+        self.rooms.reader.read(&window, true).await
+    }
+
+    /// The same for readers who have something already: where bytes from disk have no room, it does not
+    /// wait for others to give up theirs.
+    ///
+    /// # Errors
+    /// See [`Store::read`]; [`ReadError::Busy`].
+    pub async fn try_read(&self, window: Window<'_>) -> Result<Page, ReadError> {
+        self.rooms.reader.read(&window, false).await
     }
 
     /// The ends of a queue; all zero for one never written.

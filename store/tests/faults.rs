@@ -16,7 +16,7 @@ use twinmq_store::disk::sim::{Call, SimDisk};
 use twinmq_store::disk::{Disk, DiskFile, DiskLock, Usage};
 use twinmq_store::{
     Ack, AppendError, Clock, Draft, Flags, Keep, Kind, OpenError, QueueNumber, QueueOffset,
-    Reign, Store, StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
+    ReadError, Reign, Store, StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
 };
 
 const Q: QueueNumber = QueueNumber(16);
@@ -409,6 +409,48 @@ async fn a_disk_that_does_not_read_ends_no_reign() {
     let store = open_on(&disk, config()).unwrap();
     disk.disk.fail(Call::Read, 0);
     assert!(store.end_of_reign(Q, Reign(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn readers_of_old_records_share_a_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        file_bytes: 16 * MIB,
+        run_bytes_max: MIB,
+        hot_bytes: 1,
+        cold_bytes_max: 2 * MIB,
+        ..config()
+    };
+    let store = open(dir.path(), config);
+    for _ in 0..8 {
+        store.append(&[draft(Q, 512 << 10)]).await.unwrap();
+    }
+    let window = |from| Window {
+        queue: Q,
+        from: QueueOffset(from),
+        bytes_max: 1 << 30,
+        entries_max: 100,
+        scan_max: 100,
+        upto: Upto::default(),
+        pass: None,
+    };
+    let page = store.read(window(0)).await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (3, QueueOffset(3)));
+    let refused = store.try_read(window(3)).await;
+    assert!(matches!(refused, Err(ReadError::Busy)), "{refused:?}");
+    let end = store.try_read(window(8)).await.unwrap();
+    assert!(end.entries.is_empty());
+    // Whoever has nothing waits until somebody lets go of what he read.
+    let mut waits = Box::pin(store.read(window(3)));
+    let limit = Duration::from_millis(50);
+    assert!(tokio::time::timeout(limit, &mut waits).await.is_err());
+    let kept = page.entries[0].payload.slice(..1);
+    drop(page);
+    let page = waits.await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (2, QueueOffset(5)));
+    drop(kept);
+    drop(page);
+    assert_eq!(count(&store, Q).await, 8);
 }
 
 #[tokio::test]

@@ -161,6 +161,7 @@ impl From<ReadError> for Refusal {
         let remark = error.to_string();
         match error {
             ReadError::OutOfRange { .. } => Self::new(response::PULL_OFFSET_MOVED, remark),
+            ReadError::Busy => Self::new(response::SYSTEM_BUSY, remark),
             ReadError::NoSuchAddress { .. } | ReadError::Corrupt { .. } | ReadError::Io { .. } => {
                 Self::system(remark)
             }

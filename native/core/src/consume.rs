@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
-    Aborted, Address, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
+    Aborted, Address, Ends, Kind, Page, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
     Timestamp, Window,
 };
 pub use watch::Watch;
@@ -149,18 +149,28 @@ impl Consuming {
         committed: bool,
     ) -> Result<Batches, ConsumeError> {
         let number = queue_of(topic, queue)?;
-        let page = self
-            .store
-            .read(Window {
-                queue: number,
-                from,
-                bytes_max,
-                entries_max: ENTRIES_MAX,
-                scan_max: ENTRIES_MAX,
-                upto: topic.upto(committed),
-                pass: None,
-            })
-            .await?;
+        let window = Window {
+            queue: number,
+            from,
+            bytes_max,
+            entries_max: ENTRIES_MAX,
+            scan_max: ENTRIES_MAX,
+            upto: topic.upto(committed),
+            pass: None,
+        };
+        let page = if first_regardless {
+            self.store.read(window).await?
+        } else {
+            match self.store.try_read(window).await {
+                // Whoever has something from other queues comes again.
+                Err(ReadError::Busy) => Page {
+                    entries: Vec::new(),
+                    next: from,
+                    ends: self.store.ends(number, topic.upto(committed)),
+                },
+                page => page?,
+            }
+        };
         let mut out = Batches {
             chunks: Vec::with_capacity(page.entries.len().min(64)),
             bytes: 0,
@@ -369,7 +379,7 @@ impl Consuming {
         let Some(number) = topic.queue(queue) else {
             return true;
         };
-        let read = self.store.read(Window {
+        let read = self.store.try_read(Window {
             queue: number,
             from: offset,
             bytes_max: 1,

@@ -62,11 +62,8 @@ pub(super) fn resolve(front: &Front, wants: &[Want]) -> Vec<Resolved> {
         let topic = match &last {
             Some((named, topic)) if **named == want.topic => topic.clone(),
             _ => match &want.topic {
-                TopicRef::Name(name) => topology::by_name(&front.core.catalog, name)
-                    .ok_or(ResponseError::UnknownTopicOrPartition),
-                TopicRef::Id(id) => {
-                    topology::by_id(&front.core.catalog, *id).ok_or(ResponseError::UnknownTopicId)
-                }
+                TopicRef::Name(name) => topology::named(&front.core.catalog, name),
+                TopicRef::Id(id) => topology::identified(&front.core.catalog, *id),
             },
         };
         last = Some((&want.topic, topic.clone()));

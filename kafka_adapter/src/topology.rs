@@ -113,6 +113,9 @@ pub(crate) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// The same for the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
 /// IDEMPOTENT_WRITE (5, 7 to 12).
 pub(crate) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+/// The same for a consumer group: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (3, 6, 8, 10,
+/// 11).
+pub(crate) const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 
 /// Kafka's codes for a request's `current_leader_epoch` (-1 skips the check).
 pub(crate) fn check_epoch(claimed: i32, reign: twinmq_store::Reign) -> Result<(), ResponseError> {

@@ -1,6 +1,7 @@
 //! One task per connection, owning both halves of the socket: read, cut all complete frames, handle
 //! each in order, write the answers together. Long polls and disk waits answer later, from futures
-//! that the connection owns; closing it drops them.
+//! that the connection owns. When it ends, long polls are dropped; the others are done to their end,
+//! for a peer may close without waiting for an answer (Go commits its offsets so).
 //!
 //! Promises: one write for many answers; a peer that does not read stops being read and is closed in
 //! the end; what an idle connection keeps is a few hundred bytes.
@@ -118,8 +119,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         let end = self.work().await;
         let remote = self.registered.channel.remote();
         let (why, ended) = match end {
-            End::Peer => ("the peer closed it".to_owned(), Ended::Peer),
-            End::Network(error) => (format!("network: {error}"), Ended::Peer),
+            End::Peer => {
+                self.leave().await;
+                ("the peer closed it".to_owned(), Ended::Peer)
+            }
+            End::Network(error) => {
+                self.leave().await;
+                (format!("network: {error}"), Ended::Peer)
+            }
             End::Frame(error) => {
                 self.shared.no_frame(remote, &error);
                 (error.to_string(), Ended::Frame)
@@ -388,8 +395,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         None
     }
 
-    /// After a stop: handles no more, lets answers that are under way finish, writes them.
-    async fn drain(&mut self) {
+    /// After the peer has left: what it asked for before is still done.
+    async fn leave(&mut self) {
+        self.registered.channel.gone();
+        self.finish().await;
+    }
+
+    /// Lets answers that are under way finish; tells until when they may.
+    async fn finish(&mut self) -> Instant {
         let deadline = Instant::now() + self.shared.limits.drain();
         while self.soon > 0 {
             match tokio::time::timeout_at(deadline, self.waiting.join_next()).await {
@@ -397,6 +410,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 Ok(None) | Err(_) => break,
             }
         }
+        deadline
+    }
+
+    /// After a stop: handles no more, lets answers that are under way finish, writes them.
+    async fn drain(&mut self) {
+        let deadline = self.finish().await;
         self.collect();
         let (stream, output) = (&mut self.stream, &mut self.output);
         let write = async {

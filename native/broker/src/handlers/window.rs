@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use twinmq_core::catalog::Topic;
-use twinmq_core::consume::{ConsumeError, Consuming, Filter, Messages};
+use twinmq_core::consume::{ConsumeError, Consuming, Filter, Messages, Portion};
 use twinmq_core::groups::Group;
 use twinmq_remoting::code::response;
 use twinmq_remoting::{Command, Outcome};
@@ -29,8 +29,7 @@ pub(crate) struct Window {
     pub(crate) group_name: String,
     pub(crate) queue: u32,
     pub(crate) from: i64,
-    pub(crate) count_max: u32,
-    pub(crate) bytes_max: u32,
+    pub(crate) portion: Portion,
     pub(crate) filter: Filter,
     pub(crate) reply: Command,
     /// The client fails on messages without a body.
@@ -145,8 +144,7 @@ impl Window {
                 &self.topic,
                 self.queue,
                 QueueOffset(from),
-                self.count_max,
-                self.bytes_max,
+                self.portion,
                 &self.filter,
             )
             .await;

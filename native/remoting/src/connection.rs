@@ -12,6 +12,7 @@ use crate::shared::{Claim, ROOM_ASK, Share, Shared};
 use crate::socket::{Moved, READ_START, READ_STEP_MAX, moved};
 use crate::{Channel, Command, FrameError, Outcome, Serve, frame};
 use bytes::BytesMut;
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -395,9 +396,28 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         None
     }
 
-    /// After the peer has left: what it asked for before is still done.
+    /// After the peer has left: what it asked for before is still done. Where a write failed first,
+    /// that may still have to be read.
     async fn leave(&mut self) {
         self.registered.channel.gone();
+        loop {
+            while self.waiting.len() < self.shared.limits.waiting_max
+                && let Ok(Ok(command)) =
+                    frame::next(&mut self.input, self.shared.limits.frame_bytes_max)
+            {
+                self.handle(command).await;
+                self.output = Outbox::default();
+            }
+            // As much as needs no share of the input of all connections.
+            let mut none = Outbox::default();
+            let (stream, input) = (&mut self.stream, &mut self.input);
+            let more = input.len() < READ_STEP_MAX;
+            let read = std::pin::pin!(moved(stream, input, &mut none, READ_START, more));
+            match read.poll(&mut Context::from_waker(std::task::Waker::noop())) {
+                Poll::Ready(Ok(Moved::Read(bytes))) if bytes > 0 => {}
+                _ => break,
+            }
+        }
         self.finish().await;
     }
 
@@ -454,6 +474,48 @@ mod tests {
         }
 
         fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+
+    impl Serve for Count {
+        type Peer = ();
+
+        fn opened(&self, _channel: &Channel) -> Arc<()> {
+            Arc::new(())
+        }
+
+        async fn handle(&self, _peer: &Arc<()>, request: Command) -> Outcome {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Outcome::Reply(Command::response_to(&request, 0))
+        }
+
+        fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_peer_left_is_handled_though_answers_fail() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let nowhere = ([127, 0, 0, 1], 1).into();
+        let (channel, backlog) = Channel::new(nowhere, nowhere, 16);
+        let (_stop, stopped) = watch::channel(false);
+        let shared = Arc::new(Shared::new(Limits::default(), ListenerMetrics::detached()));
+        let count = Arc::new(Count::default());
+        let connection =
+            Connection::new(near, channel, backlog, Arc::clone(&count), shared, stopped);
+        let mut out = Outbox::default();
+        for _ in 0..500 {
+            out.push(&Command::request(1).with_body(Bytes::from(vec![1; 1000])));
+        }
+        while !out.is_empty() {
+            std::future::poll_fn(|cx| out.poll_write(&mut far, cx))
+                .await
+                .unwrap();
+        }
+        drop(far);
+        connection.run().await;
+        assert_eq!(count.0.load(std::sync::atomic::Ordering::Relaxed), 500);
     }
 
     #[tokio::test]

@@ -16,3 +16,7 @@ crash SEED="1":
 
 flights:
     cargo run --release -p twinmq-compat-tests -- flights
+
+# Every fuzz target for SECONDS each; needs nightly and cargo-fuzz.
+fuzz SECONDS="60":
+    .ci/fuzz {{SECONDS}}

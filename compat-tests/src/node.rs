@@ -87,7 +87,10 @@ impl Node {
             .append(true)
             .open(self.log())?;
         let arguments = std::fs::read_to_string(self.home.join("arguments"))?;
-        let child = Command::new(binary)
+// As a service begins: with few file descriptors, more of them allowed.
+        let child = Command::new("sh")
+            .args(["-c", "ulimit -Sn 1024 && exec \"$0\" \"$@\""])
+            .arg(binary)
             .arg("server")
             .args(["--data-dir".as_ref(), self.data().as_os_str()])
             .args(arguments.lines())

@@ -35,6 +35,11 @@ fn main() -> ExitCode {
         half_open,
     );
     suite.add(
+        "a_process_out_of_file_descriptors_serves_again_once_there_are_some",
+        &[],
+        no_descriptors,
+    );
+    suite.add(
         "clients_that_never_read_do_not_fill_the_memory",
         &[],
         never_reads,
@@ -43,6 +48,11 @@ fn main() -> ExitCode {
         "frames_that_never_end_do_not_fill_the_memory",
         &[],
         endless_frames,
+    );
+    suite.add(
+        "batches_that_expand_without_end_are_too_large_and_fill_no_memory",
+        &[],
+        bombs,
     );
     suite.add("a_flood_of_bad_peers_is_a_few_log_lines", &[], few_lines);
     suite.add(
@@ -109,6 +119,11 @@ fn native(code: i32, fields: &str, body: &[u8]) -> Vec<u8> {
 fn ask(port: u16, request: &[u8]) -> Result<Vec<u8>> {
     let mut stream = connect(port)?;
     stream.write_all(request)?;
+    answer(&mut stream)
+}
+
+/// The next frame that comes in.
+fn answer(stream: &mut TcpStream) -> Result<Vec<u8>> {
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;
     let mut answer = vec![0; u32::from_be_bytes(length) as usize];
@@ -334,6 +349,55 @@ fn half_open() -> Result<()> {
     node.terminate()
 }
 
+fn no_descriptors() -> Result<()> {
+    let mut node = Node::start()?;
+    let pid = node.pid().context("a running node")?;
+    let mut early = connect(node.ports.kafka)?;
+    early.write_all(&kafka(18, 0, &[]))?;
+    answer(&mut early)?;
+    let held = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+    let status = std::process::Command::new("prlimit")
+        .args([
+            "--pid",
+            &pid.to_string(),
+            &format!("--nofile={}", held + 20),
+        ])
+        .status()?;
+    ensure!(status.success(), "prlimit: {status}");
+    let begun = Instant::now();
+    let mut open = Vec::new();
+    for _ in 0..100 {
+        for port in [node.ports.kafka, node.ports.native, node.ports.nameserver] {
+            open.push(connect(port)?);
+        }
+    }
+    // Clock ticks of 10 ms that the process has run for: fields 14 and 15, the name in brackets is the second.
+    let ran = || -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let (_, rest) = stat.rsplit_once(')').context("a name")?;
+        let fields = rest.split_whitespace().skip(11).take(2);
+        fields.map(|field| Ok(field.parse::<u64>()?)).sum()
+    };
+    let before = ran()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let ticks = ran()? - before;
+    ensure!(ticks < 60, "accepting spins: {ticks} ticks in 2 s");
+    let log = std::fs::read_to_string(node.file("twinmq.log"))?;
+    let said = log.matches("Too many open files").count();
+    let most = 3 * 10 * (usize::try_from(begun.elapsed().as_secs())? + 1);
+    ensure!(
+        (1..=most).contains(&said),
+        "{said} lines tell of it:\n{log}"
+    );
+    // Whoever is connected is served all along, everybody else once descriptors come back.
+    early.write_all(&kafka(18, 0, &[]))?;
+    answer(&mut early)?;
+    drop(open);
+    std::thread::sleep(Duration::from_millis(500));
+    serves(&mut node, "after they left")?;
+    node.terminate()
+}
+
 /// Writes without reading until the socket takes no more.
 fn stuff(port: u16, request: &[u8]) -> Result<TcpStream> {
     let mut stream = connect(port)?;
@@ -424,6 +488,87 @@ fn endless_frames() -> Result<()> {
     ensure!(grown < 448, "48 frames that never end take {grown} MiB");
     drop(begun);
     serves(&mut node, "after they left")?;
+    node.terminate()
+}
+
+/// A record batch of two records of 100 MiB of zeros each, in 6 KiB of Zstandard: blocks of 128 KiB that
+/// say one byte and how often it comes (RFC 8878).
+fn bomb() -> Vec<u8> {
+    const VALUE: u32 = 100 << 20;
+    const BLOCK: u32 = 128 << 10;
+    let varint = |n: u32| -> Vec<u8> {
+        let mut rest = n * 2; // zigzag
+        let mut out = Vec::new();
+        while rest >= 0x80 {
+            out.push(rest.to_le_bytes()[0] | 0x80);
+            rest >>= 7;
+        }
+        out.push(rest.to_le_bytes()[0]);
+        out
+    };
+    // Kind 0 is a plain block, kind 1 a repeated byte.
+    let block = |size: u32, kind: u32, last: u32| (size << 3 | kind << 1 | last).to_le_bytes();
+    let mut packed = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 7 << 3];
+    let mut plain = Vec::new();
+    for delta in 0..2 {
+        let value = varint(VALUE);
+        // Attributes, time and offset deltas, no key, the value, no headers.
+        let fields = [&[0, 0, delta * 2, 1][..], &value].concat();
+        plain.extend(varint(u32::try_from(fields.len()).unwrap_or(0) + VALUE + 1));
+        plain.extend(fields);
+        packed.extend(&block(u32::try_from(plain.len()).unwrap_or(0), 0, 0)[..3]);
+        packed.append(&mut plain);
+        for _ in 0..VALUE / BLOCK {
+            packed.extend(&block(BLOCK, 1, 0)[..3]);
+            packed.push(0);
+        }
+        plain.push(0);
+    }
+    packed.extend(&block(1, 0, 1)[..3]);
+    packed.push(0);
+    let mut summed = Vec::new();
+    summed.extend(4_i16.to_be_bytes());
+    summed.extend(1_i32.to_be_bytes());
+    summed.extend([0; 16]);
+    summed.extend([0xff; 14]);
+    summed.extend(2_i32.to_be_bytes());
+    summed.extend(packed);
+    let mut batch = vec![0; 8];
+    batch.extend((u32::try_from(summed.len()).unwrap_or(0) + 9).to_be_bytes());
+    batch.extend([0xff, 0xff, 0xff, 0xff, 2]);
+    batch.extend(crc32c::crc32c(&summed).to_be_bytes());
+    batch.extend(summed);
+    batch
+}
+
+fn bombs() -> Result<()> {
+    let mut node = Node::start()?;
+    serves(&mut node, "at first")?; // makes the topic
+    let before = memory(&node)?;
+    let bomb = bomb();
+    ensure!(bomb.len() < 8 << 10, "{} bytes", bomb.len());
+    let mut produce = vec![0xff, 0xff, 0, 1, 0, 0, 0x75, 0x30, 0, 0, 0, 1, 0, 6];
+    produce.extend(b"served");
+    produce.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+    produce.extend(u32::try_from(bomb.len())?.to_be_bytes());
+    produce.extend(bomb);
+    let request = kafka(0, 7, &produce);
+    let mut open = Vec::new();
+    for _ in 0..16 {
+        let mut stream = connect(node.ports.kafka)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(&request)?;
+        open.push(stream);
+    }
+    serves(&mut node, "batches that expand")?;
+    let grown = memory(&node)?.saturating_sub(before);
+    ensure!(grown < 128, "16 batches that expand take {grown} MiB");
+    for mut stream in open {
+        let answer = answer(&mut stream)?;
+        // Correlation, topics, the topic, partitions, the partition, its error: MESSAGE_TOO_LARGE.
+        ensure!(answer.get(24..26) == Some(&[0, 10]), "{answer:?}");
+    }
+    serves(&mut node, "after them")?;
     node.terminate()
 }
 

@@ -149,6 +149,11 @@ impl Connection {
             if !self.outbox.is_empty() {
                 self.write()?;
             }
+            if self.ended && self.parked() {
+                // Who left does not wait for it; what it had sent behind it still counts.
+                self.running = None;
+                continue;
+            }
             if self.over() {
                 return Ok(());
             }
@@ -170,15 +175,18 @@ impl Connection {
     /// Nothing more will come or go.
     fn over(&self) -> bool {
         let done = self.running.is_none() && self.later.is_empty();
-        let parked = self
-            .running
-            .as_ref()
-            .is_some_and(|running| parks(running.key));
         let leaving = self.ended || self.stop.is_none();
-        // Whoever left does not wait for a parked answer; on a stop, clients ask again elsewhere.
+        // On a stop, clients ask again elsewhere for what is parked.
         leaving
             && ((done && (self.outbox.is_empty() || self.ended))
-                || (parked && self.later.is_empty()))
+                || (self.parked() && self.later.is_empty()))
+    }
+
+    /// The request in hand only waits for other clients.
+    fn parked(&self) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|running| parks(running.key))
     }
 
     /// Starts complete requests until one has to wait. `Some`: bytes that the next frame needs.
@@ -280,11 +288,7 @@ impl Connection {
     /// Waits for whatever comes first.
     async fn wait(&mut self, need: Option<usize>) -> Result<Event, End> {
         let reads = !self.ended && (need.is_some() || self.input.has_room());
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|running| parks(running.key))
-        {
+        if self.parked() {
             // Who only waits keeps no buffer.
             self.input.release();
         }
@@ -334,7 +338,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes what the socket takes.
+    /// Writes what the socket takes. Who takes no answers any more is as good as gone: what it asked
+    /// for is still done.
     fn write(&mut self) -> Result<(), End> {
         while !self.outbox.is_empty() {
             let stream = &self.stream;
@@ -342,8 +347,7 @@ impl Connection {
                 .outbox
                 .write_with(|slices| stream.try_write_vectored(slices))
             {
-                Ok(0) => return Err(End::Quiet),
-                Ok(bytes) => {
+                Ok(bytes) if bytes > 0 => {
                     self.taken = Instant::now();
                     self.front.metrics.sent_bytes.inc_by(bytes as u64);
                     while let Some((key, mut clock)) = self.outbox.sent() {
@@ -351,7 +355,10 @@ impl Connection {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error.into()),
+                Ok(_) | Err(_) => {
+                    self.outbox = Outbox::default();
+                    self.ended = true;
+                }
             }
         }
         Ok(())

@@ -110,9 +110,9 @@ impl From<&ConsumeError> for Refusal {
             }
             // Of the codes a consumer retries by itself, the one that asks for patience.
             ConsumeError::Busy
-            | ConsumeError::Read(ReadError::Corrupt { .. } | ReadError::Io { .. }) => {
-                ResponseError::KafkaStorageError
-            }
+            | ConsumeError::Read(
+                ReadError::Busy | ReadError::Corrupt { .. } | ReadError::Io { .. },
+            ) => ResponseError::KafkaStorageError,
             ConsumeError::Untranslatable { .. } => ResponseError::CorruptMessage,
         };
         Self::new(code, error.to_string())

@@ -111,12 +111,10 @@ pub(crate) fn start(front: Arc<Front>, client: Arc<Client>, request: Request) ->
         ($type:ty, |$decoded:ident, $version:ident, $client:ident| $handle:expr) => {
             Box::pin(async move {
                 let mut clock = clock;
-                let (key, $version, correlation) = (request.key, request.version, request.correlation);
+                let key = request.key;
                 let $client = &*client;
-                let $decoded = decode::<$type>(&front, &request)?;
-                drop(request);
+                let ($decoded, $version, correlation) = open::<$type>(&front, request, &mut clock)?;
                 let row = front.row(key);
-                clock.lap(row, Stage::Decode);
                 let response = $handle.await?;
                 clock.lap(row, Stage::Wait);
                 // Response header v1 (with tags) goes with flexible versions; ApiVersions is no case of this.
@@ -264,6 +262,20 @@ pub(crate) fn admit(request: &Request) -> Result<(), Close> {
         "{} version {} is outside {}..={}",
         api.name, request.version, api.lowest, api.highest
     )))
+}
+
+/// The body of a request, decoded, with its version and correlation id; its frame is let go of.
+///
+/// # Errors
+/// See [`decode`].
+pub(crate) fn open<T: Decodable>(
+    front: &Front,
+    request: Request,
+    clock: &mut StageClock,
+) -> Result<(T, i16, i32), Close> {
+    let decoded = decode(front, &request)?;
+    clock.lap(front.row(request.key), Stage::Decode);
+    Ok((decoded, request.version, request.correlation))
 }
 
 /// Guards, then decodes a request's body.

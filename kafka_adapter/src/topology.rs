@@ -1,6 +1,7 @@
 //! How this node, its listeners and its topics look to a Kafka client.
 
 use crate::config::split_host_port;
+use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -79,6 +80,16 @@ pub(crate) fn by_id(catalog: &Catalog, id: uuid::Uuid) -> Option<Arc<Topic>> {
     catalog.by_id(id).filter(|topic| visible(topic))
 }
 
+/// A visible topic by name, or Kafka's code for one that is not there.
+pub(crate) fn named(catalog: &Catalog, name: &str) -> Result<Arc<Topic>, ResponseError> {
+    by_name(catalog, name).ok_or(ResponseError::UnknownTopicOrPartition)
+}
+
+/// A visible topic by id, or Kafka's code for one that is not there.
+pub(crate) fn identified(catalog: &Catalog, id: uuid::Uuid) -> Result<Arc<Topic>, ResponseError> {
+    by_id(catalog, id).ok_or(ResponseError::UnknownTopicId)
+}
+
 /// Partition index on the wire to queue ordinal, where the topic has it.
 pub(crate) fn ordinal(topic: &Topic, partition: i32) -> Option<u32> {
     let ordinal = u32::try_from(partition).ok()?;
@@ -102,17 +113,17 @@ pub(crate) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// The same for the cluster: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS,
 /// IDEMPOTENT_WRITE (5, 7 to 12).
 pub(crate) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
+/// The same for a consumer group: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS (3, 6, 8, 10,
+/// 11).
+pub(crate) const GROUP_OPERATIONS: i32 = 0b1101_0100_1000;
 
 /// Kafka's codes for a request's `current_leader_epoch` (-1 skips the check).
-pub(crate) fn check_epoch(
-    claimed: i32,
-    reign: twinmq_store::Reign,
-) -> Result<(), kafka_protocol::ResponseError> {
+pub(crate) fn check_epoch(claimed: i32, reign: twinmq_store::Reign) -> Result<(), ResponseError> {
     let current = i64::from(reign.0);
     match i64::from(claimed) {
         -1 => Ok(()),
-        claimed if claimed < current => Err(kafka_protocol::ResponseError::FencedLeaderEpoch),
-        claimed if claimed > current => Err(kafka_protocol::ResponseError::UnknownLeaderEpoch),
+        claimed if claimed < current => Err(ResponseError::FencedLeaderEpoch),
+        claimed if claimed > current => Err(ResponseError::UnknownLeaderEpoch),
         _ => Ok(()),
     }
 }

@@ -4,10 +4,11 @@
 mod harness;
 
 use bytes::{BufMut, BytesMut};
-use harness::{Broker, Client, PLAIN, batch, prefixed, sealed};
+use harness::{Broker, Client, PLAIN, batch, prefixed, records, sealed};
 use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProduceData};
 use kafka_protocol::messages::{ApiVersionsRequest, ProduceRequest, TopicName};
 use std::time::{Duration, Instant};
+use twinmq_records::compression::{Codec, compress};
 
 fn head(key: i16, version: i16, flexible: bool) -> BytesMut {
     let mut body = BytesMut::new();
@@ -141,6 +142,10 @@ async fn frames_that_are_none_close_the_connection() {
 }
 
 async fn produce(client: &mut Client, records: bytes::Bytes) -> i16 {
+    produce_as(client, records, 8).await
+}
+
+async fn produce_as(client: &mut Client, records: bytes::Bytes, version: i16) -> i16 {
     let partition = PartitionProduceData::default()
         .with_index(0)
         .with_records(Some(records));
@@ -151,7 +156,36 @@ async fn produce(client: &mut Client, records: bytes::Bytes) -> i16 {
         .with_acks(1)
         .with_timeout_ms(5000)
         .with_topic_data(vec![topic]);
-    client.call(&request, 8).await.responses[0].partition_responses[0].error_code
+    let answer = client.call(&request, version).await;
+    answer.responses[0].partition_responses[0].error_code
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bombs_of_every_codec_are_too_large() {
+    let broker = Broker::with(|settings| settings.core.decompressed_bytes_max = 1 << 20).await;
+    broker.create_topic("t", 1, &[]).await;
+    let mut client = broker.connect().await;
+    let begun = Instant::now();
+    let batch = |value: usize, codec: Codec| {
+        let records = records(&[&vec![0; value]]);
+        let packed = compress(codec, &records).unwrap();
+        assert!(packed.len() < 1 << 20, "{codec:?}: {} bytes", packed.len());
+        sealed(&packed, 1, 0, PLAIN, codec as i16)
+    };
+    for codec in [Codec::Gzip, Codec::Snappy, Codec::Lz4, Codec::Zstd] {
+        let (bomb, good) = (batch(16 << 20, codec), batch(1000, codec));
+        // Zstandard is legal from 7 on (KIP-110); 9 is the first flexible one.
+        for version in [3, 7, 8, 9, 12] {
+            let zstd_too_early = codec == Codec::Zstd && version < 7;
+            let (bad, well) = if zstd_too_early { (76, 76) } else { (10, 0) };
+            let code = produce_as(&mut client, bomb.clone(), version).await;
+            assert_eq!(code, bad, "{codec:?}, version {version}");
+            let code = produce_as(&mut client, good.clone(), version).await;
+            assert_eq!(code, well, "{codec:?}, version {version}");
+        }
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    still_serves(&broker).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

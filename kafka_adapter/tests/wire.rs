@@ -328,3 +328,41 @@ async fn draining_ends_parked_fetches_at_once() {
     client.closed().await;
     idle.closed().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_sent_before_it_left_is_still_done() {
+    let broker = Broker::start().await;
+    broker.create_topic("t", 1, &[]).await;
+    let mut leaver = broker.connect().await;
+    let mut stayer = broker.connect().await;
+    // A fetch that parks, and behind it a commit that nobody waits for.
+    let parked = fetch_request("t", 0, 0).with_max_wait_ms(60_000);
+    leaver.send(&parked, 11).await;
+    let partition = offset_commit_request::OffsetCommitRequestPartition::default()
+        .with_partition_index(0)
+        .with_committed_offset(0)
+        .with_committed_metadata(Some("left".into()));
+    let of_topic = offset_commit_request::OffsetCommitRequestTopic::default()
+        .with_name(topic("t"))
+        .with_partitions(vec![partition]);
+    let commit = OffsetCommitRequest::default()
+        .with_group_id(GroupId("g".into()))
+        .with_generation_id_or_member_epoch(-1)
+        .with_topics(vec![of_topic]);
+    leaver.send(&commit, 8).await;
+    drop(leaver);
+    let groups = DescribeGroupsRequest::default()
+        .with_groups(vec![GroupId("g".into())])
+        .with_include_authorized_operations(true);
+    let begun = Instant::now();
+    loop {
+        let seen = stayer.call(&groups, 5).await.groups.remove(0);
+        if &*seen.group_state == "Empty" {
+            // READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
+            assert_eq!(seen.authorized_operations, 0xd48);
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{seen:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -41,6 +41,9 @@ pub struct StoreConfig {
     pub cold_threads: usize,
     /// Reads that may wait for the cold pool.
     pub cold_backlog_max: usize,
+    /// Bytes read from disk that may be in memory at one time, those in answers that clients have not
+    /// taken yet included. Beyond it readers of old records get less at a time, or wait. At least 2 MiB.
+    pub cold_bytes_max: u64,
     /// Bytes of dropped files that readers may still hold before the oldest reader is closed.
     pub dropped_bytes_max: u64,
     /// Disk use in percent above which expired files go at any hour.
@@ -73,6 +76,7 @@ impl Default for StoreConfig {
             hot_bytes: 0,
             cold_threads: 2,
             cold_backlog_max: 1024,
+            cold_bytes_max: 256 << 20,
             dropped_bytes_max: 4 << 30,
             disk_clean_percent: 75,
             disk_force_percent: 85,
@@ -125,6 +129,9 @@ impl StoreConfig {
         }
         if !(1..=64).contains(&self.cold_threads) {
             return bad("store.cold_threads", "must be from 1 to 64");
+        }
+        if self.cold_bytes_max < 2 << 20 {
+            return bad("store.cold_bytes_max", "must be at least 2 MiB");
         }
         if !(self.disk_clean_percent < self.disk_force_percent
             && self.disk_force_percent < self.disk_refuse_percent

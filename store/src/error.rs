@@ -128,6 +128,9 @@ pub enum ReadError {
         /// The address.
         at: u64,
     },
+    /// Too many bytes read from disk wait for their readers (`cold_bytes_max`); try again.
+    #[error("too many bytes read from disk wait for their readers (store.cold_bytes_max)")]
+    Busy,
     /// Bytes on disk are damaged.
     #[error("log offset {at}: {reason}")]
     Corrupt {

@@ -5,12 +5,14 @@
 //! [`Store::read`] gives back the same bytes. FORMAT.md tells the disk byte by byte.
 
 mod ahead;
+mod allowance;
 mod arrivals;
 mod bell;
 mod chain;
 mod clock;
 mod cold;
 mod config;
+mod cut;
 pub mod disk;
 mod entry;
 mod error;

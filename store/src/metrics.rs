@@ -23,6 +23,9 @@ pub struct StoreMetrics {
     pub(crate) disk_used: Gauge,
     pub(crate) cold_reads: IntCounter,
     pub(crate) cold_bytes: IntCounter,
+    pub(crate) cold_refused: IntCounter,
+    pub(crate) cut_bytes: IntGauge,
+    pub(crate) cut_entries: IntGauge,
     pub(crate) seals: IntCounter,
     pub(crate) dropped_files: IntCounter,
     pub(crate) dropped_held: IntGauge,
@@ -86,6 +89,18 @@ impl StoreMetrics {
                 "Reads that missed the page cache and went to the cold pool.",
             )?,
             cold_bytes: counter("cold_read_bytes_total", "Bytes read by the cold pool.")?,
+            cold_refused: counter(
+                "cold_reads_cut_total",
+                "Reads from disk that got less, or nothing, because of cold_bytes_max.",
+            )?,
+            cut_bytes: gauge(
+                "recovery_cut_bytes",
+                "Bytes at the log's end that the last opening dropped as not sound.",
+            )?,
+            cut_entries: gauge(
+                "recovery_cut_entries",
+                "Entries among them that were sound, behind a damaged one.",
+            )?,
             seals: counter("sealed_runs_total", "Index runs written.")?,
             dropped_files: counter("dropped_files_total", "Log files dropped by retention.")?,
             dropped_held: gauge(

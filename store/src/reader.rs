@@ -3,6 +3,7 @@
 //! Promises: no reader waits for the disk on its own thread; nobody sees anything at or above his mark; the
 //! filter runs on rows before a payload is touched. Leaves out what payloads mean.
 
+use crate::allowance::{Allowance, Share};
 use crate::cold::Cold;
 use crate::entry::{HEADER_BYTES, Refused, Stored};
 use crate::error::ReadError;
@@ -17,7 +18,7 @@ use crate::segment::Segment;
 use crate::segments::Segments;
 use crate::store::{Ends, Page, Upto, Window};
 use crate::types::{Address, LogOffset, QueueNumber, QueueOffset, size};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::io;
 use std::sync::Arc;
 
@@ -35,6 +36,7 @@ pub(crate) struct Reader {
     pub(crate) segments: Arc<Segments>,
     pub(crate) marks: Arc<Marks>,
     pub(crate) cold: Cold,
+    pub(crate) allowance: Allowance,
     pub(crate) hot_bytes: u64,
     pub(crate) runs: Arc<Runs>,
     pub(crate) metrics: StoreMetrics,
@@ -70,8 +72,8 @@ impl Reader {
         Sight { mark, ends, limit }
     }
 
-    /// See `Store::read`.
-    pub(crate) async fn read(&self, window: &Window<'_>) -> Result<Page, ReadError> {
+    /// See `Store::read`; `wait` is false for `Store::try_read`.
+    pub(crate) async fn read(&self, window: &Window<'_>, wait: bool) -> Result<Page, ReadError> {
         let sight = self.sight(window.queue, window.upto);
         let ends = sight.ends;
         if window.from < ends.first || window.from > ends.end {
@@ -91,7 +93,7 @@ impl Reader {
                 break; // retention or a drop was faster
             }
         }
-        let entries = match self.entries(&taken.rows).await {
+        let entries = match self.entries(&taken.rows, wait).await {
             Err(ReadError::NoSuchAddress { .. }) => {
                 // Retention was faster than this reader.
                 let ends = self.sight(window.queue, window.upto).ends;
@@ -103,9 +105,14 @@ impl Reader {
             }
             entries => entries?,
         };
+        // Less than wanted where there was no room for more.
+        let next = taken
+            .rows
+            .get(entries.len())
+            .map_or(taken.next, |row| row.base);
         Ok(Page {
             entries,
-            next: taken.next,
+            next,
             ends,
         })
     }
@@ -160,8 +167,9 @@ impl Reader {
         answer.map_err(read_error)
     }
 
-    /// Fetches the entries of rows, in their order.
-    pub(crate) async fn entries(&self, rows: &[Row]) -> Result<Vec<Stored>, ReadError> {
+    /// Fetches the entries of rows, in their order: all that there is room for. `wait`: for room for the
+    /// first.
+    pub(crate) async fn entries(&self, rows: &[Row], wait: bool) -> Result<Vec<Stored>, ReadError> {
         let mut out = Vec::with_capacity(rows.len());
         let hot = LogOffset(self.marks.written().0.saturating_sub(self.hot_bytes));
         let mut rest = rows;
@@ -179,31 +187,42 @@ impl Reader {
             rest = later;
             let (at, len) = range(group);
             let hot = map.and_then(|map| map.bytes(size(segment.place(at)), len));
-            let (bytes, cold) = match hot {
-                Some(bytes) => (bytes, false),
-                None => (self.cold(segment, at, len).await?, true),
-            };
-            for row in group {
-                out.push(open(row, at, &bytes, cold, group.len())?);
+            if let Some(bytes) = hot {
+                for row in group {
+                    let from = size(row.at.0 - at.0);
+                    out.push(open(row, &bytes, from, false)?);
+                }
+                continue;
+            }
+            match self.cold(segment, at, len, wait && out.is_empty()).await {
+                Ok((bytes, share)) => cold_entries(group, at, bytes, share, &mut out)?,
+                Err(ReadError::Busy) if !out.is_empty() => break,
+                Err(error) => return Err(error),
             }
         }
         Ok(out)
     }
 
-    /// Bytes that are not certain to be in memory.
+    /// Bytes that are not certain to be in memory, with the share that covers them.
     async fn cold(
         &self,
         segment: Arc<Segment>,
         at: LogOffset,
         len: usize,
-    ) -> Result<Bytes, ReadError> {
+        wait: bool,
+    ) -> Result<(Bytes, Share), ReadError> {
         let io = |source| ReadError::Io { at, source };
+        let Some(share) = self.allowance.take(len, wait).await else {
+            self.metrics.cold_refused.inc();
+            return Err(ReadError::Busy);
+        };
         if let Some(bytes) = segment.read_nowait(at, len).map_err(io)? {
-            return Ok(bytes);
+            return Ok((bytes, share));
         }
         self.metrics.cold_reads.inc();
         self.metrics.cold_bytes.inc_by(len as u64);
-        let job = move || segment.read(at, len);
+        // The share goes along: the bytes come even if nobody waits for them any more.
+        let job = move || segment.read(at, len).map(|bytes| (bytes, share));
         let read = self.cold.run(job).await;
         read.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
             .map_err(io)
@@ -245,7 +264,8 @@ impl Reader {
         {
             return Ok(bytes);
         }
-        self.cold(Arc::clone(segment), at, len).await
+        let (bytes, share) = self.cold(Arc::clone(segment), at, len, true).await?;
+        Ok(share.hold(bytes))
     }
 
     /// See `Store::at`.
@@ -381,36 +401,66 @@ fn range(rows: &[Row]) -> (LogOffset, usize) {
     (at, size(end - at.0))
 }
 
-/// Takes a row's entry out of the bytes that begin at `at`.
-fn open(
-    row: &Row,
+/// Takes the entries of neighbouring rows out of the piece that begins at `at`.
+fn cold_entries(
+    group: &[Row],
     at: LogOffset,
-    bytes: &Bytes,
-    cold: bool,
-    group: usize,
-) -> Result<Stored, ReadError> {
-    let from = size(row.at.0 - at.0);
-    let to = from + row.size as usize;
-    let corrupt = |reason: &str| ReadError::Corrupt {
-        at: row.at,
-        reason: reason.to_owned(),
-    };
-    if to > bytes.len() {
-        return Err(corrupt("the index points beyond the file"));
-    }
+    piece: Bytes,
+    share: Share,
+    out: &mut Vec<Stored>,
+) -> Result<(), ReadError> {
+    let entries: usize = group.iter().map(|row| row.size as usize).sum();
     // A piece read for a few scattered entries is not kept alive by them.
-    let entry = if cold && (row.size as usize) * group * 2 < bytes.len() {
-        Bytes::copy_from_slice(&bytes[from..to])
+    let scattered = entries * 2 < piece.len();
+    let bytes = if scattered {
+        let mut only = BytesMut::with_capacity(entries);
+        for row in group {
+            let from = size(row.at.0 - at.0);
+            let entry = piece.get(from..from + row.size as usize);
+            only.extend_from_slice(entry.ok_or_else(|| short(row))?);
+        }
+        only.freeze()
     } else {
-        bytes.slice(from..to)
+        piece
     };
-    match Stored::open(&entry, cold) {
+    let bytes = share.hold(bytes);
+    let mut next = 0;
+    for row in group {
+        let from = if scattered {
+            next
+        } else {
+            size(row.at.0 - at.0)
+        };
+        next += row.size as usize;
+        out.push(open(row, &bytes, from, true)?);
+    }
+    Ok(())
+}
+
+/// Takes a row's entry out of bytes.
+fn open(row: &Row, bytes: &Bytes, from: usize, cold: bool) -> Result<Stored, ReadError> {
+    let to = from + row.size as usize;
+    if to > bytes.len() {
+        return Err(short(row));
+    }
+    match Stored::open(&bytes.slice(from..to), cold) {
         Ok(stored) if stored.header.base == row.base && stored.header.queue == row.queue => {
             Ok(stored)
         }
-        Ok(_) => Err(corrupt("another entry than the index says")),
-        Err(Refused::Damaged(reason)) => Err(corrupt(reason)),
-        Err(Refused::Short { .. }) => Err(corrupt("cut short")),
+        Ok(_) => Err(corrupt(row, "another entry than the index says")),
+        Err(Refused::Damaged(reason)) => Err(corrupt(row, reason)),
+        Err(Refused::Short { .. }) => Err(corrupt(row, "cut short")),
+    }
+}
+
+fn short(row: &Row) -> ReadError {
+    corrupt(row, "the index points beyond the file")
+}
+
+fn corrupt(row: &Row, reason: &str) -> ReadError {
+    ReadError::Corrupt {
+        at: row.at,
+        reason: reason.to_owned(),
     }
 }
 

@@ -85,6 +85,11 @@ impl Built {
         built
     }
 
+    /// The reign of the last entry.
+    pub(crate) fn reign(&self) -> Reign {
+        self.reigns.last().map_or(Reign(0), |(reign, _)| *reign)
+    }
+
     pub(crate) fn finish(mut self) -> Recovered {
         self.go_on();
         for (_, queue) in self.seal.queues.iter() {

@@ -5,6 +5,7 @@
 //! synced. Leaves out starting threads and the new reign.
 
 use crate::chain;
+use crate::cut::Cut;
 use crate::disk::Disk;
 use crate::entry::{le_u32, le_u64};
 use crate::error::OpenError;
@@ -13,6 +14,7 @@ use crate::index::run::Access;
 use crate::index::runs::{self, Runs};
 use crate::index::seal::Seal;
 use crate::ledger::Ledger;
+use crate::metrics::StoreMetrics;
 use crate::rebuild::{Bounds, Built};
 use crate::scan::{Scan, Surveyed};
 use crate::segment::{self, Segment};
@@ -181,6 +183,7 @@ pub(crate) fn recover(
     paths: &Paths,
     file_bytes: u64,
     bounds: Bounds,
+    metrics: &StoreMetrics,
 ) -> Result<Recovered, OpenError> {
     let clean = take_clean(&*disk, paths)?;
     let segments = Arc::new(open_files(&*disk, paths, file_bytes)?);
@@ -221,7 +224,7 @@ pub(crate) fn recover(
             return Err(damaged(paths, file_bytes, built.end, synced));
         }
         rewrite(&segments, synced, built.end).map_err(io("cannot restore", &paths.log))?;
-        tell_cut(&segments, end, built.end).map_err(io("cannot read", &paths.log))?;
+        Cut::behind(&segments, built.end, built.reign())?.tell(metrics);
         built.end
     };
     close_at(&*disk, paths, &segments, end)?;
@@ -248,22 +251,6 @@ fn before(seal: &Seal, from: LogOffset) -> (Reign, Timestamp) {
         }
     }
     found
-}
-
-/// Says when something stands behind the end: an entry was damaged, or never whole.
-fn tell_cut(segments: &Segments, surveyed: LogOffset, end: LogOffset) -> io::Result<()> {
-    let behind = match segments.find(end) {
-        Some(segment) if end.plus(8) <= segment.end() => segment.read(end, 8)?,
-        _ => Default::default(),
-    };
-    if surveyed > end || behind.iter().any(|byte| *byte != 0) {
-        tracing::warn!(
-            at = end.0,
-            dropped_at_least = surveyed.0.saturating_sub(end.0),
-            "the log was not closed cleanly and what stands at its end is no sound entry: cut here"
-        );
-    }
-    Ok(())
 }
 
 fn damaged(paths: &Paths, file_bytes: u64, at: LogOffset, synced: LogOffset) -> OpenError {

@@ -1,5 +1,6 @@
 //! The rooms of an open store, and how they are joined at opening.
 
+use crate::allowance::Allowance;
 use crate::arrivals::Arrivals;
 use crate::bell::Bell;
 use crate::clock::Clock;
@@ -89,7 +90,7 @@ pub(crate) fn open(
         rows: config.index_rows_max / 2,
         producers: config.producers_per_queue_max,
     };
-    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, bounds)?;
+    let recovered = recovery::recover(Arc::clone(&disk), &paths, file_bytes, bounds, &metrics)?;
     recovery::remove_clean(&*disk, &paths)?;
     join(disk, paths, config, clock, metrics, recovered, lock)
 }
@@ -158,6 +159,7 @@ impl Site {
             segments: Arc::clone(&self.seal.segments),
             marks: Arc::clone(&self.around.marks),
             cold: Cold::start(self.config.cold_threads, self.config.cold_backlog_max)?,
+            allowance: Allowance::new(self.config.cold_bytes_max),
             hot_bytes: self.hot_bytes,
             runs: Arc::clone(&self.seal.runs),
             metrics: self.metrics.clone(),

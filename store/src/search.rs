@@ -6,7 +6,6 @@
 use crate::entry::Stored;
 use crate::error::ReadError;
 use crate::index::Row;
-use crate::index::run::Access;
 use crate::index::runs;
 use crate::reader::{Reader, Sight};
 use crate::store::{Aborted, Boundary, Ends, Upto};
@@ -131,7 +130,7 @@ impl Reader {
     async fn one(&self, row: Option<Row>) -> Result<Option<Stored>, ReadError> {
         match row {
             None => Ok(None),
-            Some(row) => Ok(self.entries(&[row]).await?.pop()),
+            Some(row) => Ok(self.entries(&[row], true).await?.pop()),
         }
     }
 
@@ -161,48 +160,45 @@ impl Reader {
     }
 
     /// See `Store::end_of_reign`. `reigns` are all known ones, rising.
-    pub(crate) fn end_of_reign(
+    pub(crate) async fn end_of_reign(
         &self,
         reigns: &[(Reign, LogOffset)],
         queue: QueueNumber,
         reign: Reign,
-    ) -> Option<(Reign, QueueOffset)> {
-        let (current, _) = *reigns.last()?;
+    ) -> Result<Option<(Reign, QueueOffset)>, ReadError> {
         let sight = self.sight(queue, Upto::default());
-        if reign > current || sight.ends == Ends::default() {
-            return None;
-        }
-        if reign == current {
-            return Some((current, sight.ends.end));
+        let Some((current, _)) = reigns.last() else {
+            return Ok(None);
+        };
+        if reign > *current || sight.ends == Ends::default() {
+            return Ok(None);
         }
         let higher = reigns.partition_point(|(known, _)| *known <= reign);
-        let next = reigns.get(higher)?.1;
-        let before = self.last_before(queue, next);
-        match before {
+        let Some((_, next)) = reigns.get(higher) else {
+            return Ok(Some((*current, sight.ends.end)));
+        };
+        Ok(Some(match self.last_before(queue, *next).await? {
             Some(row) => {
-                let after = reigns.partition_point(|(_, at)| *at <= row.at);
-                let seen = reigns.get(after.checked_sub(1)?)?.0;
-                Some((seen, row.next()))
+                let seen = reigns.iter().rev().find(|(_, at)| *at <= row.at);
+                (seen.map_or(reign, |(seen, _)| *seen), row.next())
             }
             // Older than anything kept: Kafka answers with the asked epoch and the first offset.
-            None => Some((reign, sight.ends.first)),
-        }
+            None => (reign, sight.ends.first),
+        }))
     }
 
     /// The queue's last row below a place in the log.
-    fn last_before(&self, queue: QueueNumber, at: LogOffset) -> Option<Row> {
-        let shared = self.queues.get(queue)?;
-        if let Some(row) = shared.rows.last_at(queue, at) {
-            return Some(row);
+    async fn last_before(
+        &self,
+        queue: QueueNumber,
+        at: LogOffset,
+    ) -> Result<Option<Row>, ReadError> {
+        let shared = self.queues.get(queue);
+        if let Some(row) = shared.and_then(|shared| shared.rows.last_at(queue, at)) {
+            return Ok(Some(row));
         }
-        let list = self.runs.list();
-        match runs::last_below(&list, Access::Wait, queue, at) {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::warn!(%error, %queue, "the index does not tell where a reign ended");
-                None
-            }
-        }
+        let ask = move |list: &_, access| runs::last_below(list, access, queue, at);
+        self.sealed(ask).await
     }
 
     /// See `Store::store_time`.

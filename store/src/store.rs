@@ -270,7 +270,16 @@ impl Store {
     /// # Errors
     /// See [`ReadError`]; `OutOfRange` when `from` is below the first or above the end.
     pub async fn read(&self, window: Window<'_>) -> Result<Page, ReadError> {
-        self.rooms.reader.read(&window).await
+        self.rooms.reader.read(&window, true).await
+    }
+
+    /// The same for readers who have something already: where bytes from disk have no room, it does not
+    /// wait for others to give up theirs.
+    ///
+    /// # Errors
+    /// See [`Store::read`]; [`ReadError::Busy`].
+    pub async fn try_read(&self, window: Window<'_>) -> Result<Page, ReadError> {
+        self.rooms.reader.read(&window, false).await
     }
 
     /// The ends of a queue; all zero for one never written.
@@ -375,10 +384,17 @@ impl Store {
     /// Kafka's end offset for a leader epoch: the largest known reign at or below `reign` that the
     /// queue has seen, and where the next one starts (the queue's end for the newest). `None` when
     /// `reign` is higher than the current one or the queue is unknown.
-    #[must_use]
-    pub fn end_of_reign(&self, queue: QueueNumber, reign: Reign) -> Option<(Reign, QueueOffset)> {
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn end_of_reign(
+        &self,
+        queue: QueueNumber,
+        reign: Reign,
+    ) -> Result<Option<(Reign, QueueOffset)>, ReadError> {
         let rooms = &*self.rooms;
-        rooms.reader.end_of_reign(&rooms.reigns, queue, reign)
+        let ended = rooms.reader.end_of_reign(&rooms.reigns, queue, reign);
+        ended.await
     }
 
     /// Raises a queue's first offset, durably; lower values change nothing.

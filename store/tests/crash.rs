@@ -122,7 +122,8 @@ async fn what_was_acknowledged_survives_a_crash() {
     assert!(matches!(beyond, Err(ReadError::OutOfRange { .. })));
     // Every reign ends where the next one began.
     for reign in 1..=3 {
-        let ended = store.end_of_reign(Q, twinmq_store::Reign(reign)).unwrap();
+        let ended = store.end_of_reign(Q, twinmq_store::Reign(reign));
+        let ended = ended.await.unwrap().unwrap();
         assert_eq!((ended.0.0, ended.1.0), (reign, u64::from(reign) * 2000));
     }
 }

@@ -11,11 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
-use twinmq_store::disk::sim::SimDisk;
+use twinmq_metrics::Registry;
+use twinmq_store::disk::sim::{Call, SimDisk};
 use twinmq_store::disk::{Disk, DiskFile, DiskLock, Usage};
 use twinmq_store::{
-    Ack, AppendError, Clock, Draft, Flags, Keep, Kind, OpenError, QueueNumber, QueueOffset, Store,
-    StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
+    Ack, AppendError, Clock, Draft, Flags, Keep, Kind, OpenError, QueueNumber, QueueOffset,
+    ReadError, Reign, Store, StoreConfig, StoreMetrics, Timestamp, Upto, WallClock, Window,
 };
 
 const Q: QueueNumber = QueueNumber(16);
@@ -383,6 +384,128 @@ async fn too_few_handles_neither_close_the_log_nor_lose_the_index() {
     assert_eq!(index(), before);
     disk.no_handles.store(false, Ordering::Relaxed);
     open_on(&disk, config()).unwrap();
+}
+
+#[tokio::test]
+async fn a_disk_that_does_not_read_ends_no_reign() {
+    let disk = Odd::new(64 * MIB);
+    let store = open_on(&disk, config()).unwrap();
+    for _ in 0..3000 {
+        store.append(&[draft(Q, 100)]).await.unwrap();
+    }
+    store.close();
+    drop(store);
+    let store = open_on(&disk, config()).unwrap();
+    for _ in 0..3000 {
+        store.append(&[draft(IDLE, 100)]).await.unwrap(); // seals all rows of the other queue
+    }
+    store.close();
+    drop(store);
+    let store = open_on(&disk, config()).unwrap();
+    let first = store.end_of_reign(Q, Reign(1)).await.unwrap();
+    assert_eq!(first, Some((Reign(1), QueueOffset(3000))));
+    drop(store);
+    // Anything but an error would send followers of the epoch back to the queue's first offset.
+    let store = open_on(&disk, config()).unwrap();
+    disk.disk.fail(Call::Read, 0);
+    assert!(store.end_of_reign(Q, Reign(1)).await.is_err());
+}
+
+#[tokio::test]
+async fn readers_of_old_records_share_a_bounded_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        file_bytes: 16 * MIB,
+        run_bytes_max: MIB,
+        hot_bytes: 1,
+        cold_bytes_max: 2 * MIB,
+        ..config()
+    };
+    let store = open(dir.path(), config);
+    for _ in 0..8 {
+        store.append(&[draft(Q, 512 << 10)]).await.unwrap();
+    }
+    let window = |from| Window {
+        queue: Q,
+        from: QueueOffset(from),
+        bytes_max: 1 << 30,
+        entries_max: 100,
+        scan_max: 100,
+        upto: Upto::default(),
+        pass: None,
+    };
+    let page = store.read(window(0)).await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (3, QueueOffset(3)));
+    let refused = store.try_read(window(3)).await;
+    assert!(matches!(refused, Err(ReadError::Busy)), "{refused:?}");
+    let end = store.try_read(window(8)).await.unwrap();
+    assert!(end.entries.is_empty());
+    // Whoever has nothing waits until somebody lets go of what he read.
+    let mut waits = Box::pin(store.read(window(3)));
+    let limit = Duration::from_millis(50);
+    assert!(tokio::time::timeout(limit, &mut waits).await.is_err());
+    let kept = page.entries[0].payload.slice(..1);
+    drop(page);
+    let page = waits.await.unwrap();
+    assert_eq!((page.entries.len(), page.next), (2, QueueOffset(5)));
+    drop(kept);
+    drop(page);
+    assert_eq!(count(&store, Q).await, 8);
+}
+
+#[tokio::test]
+async fn a_cut_is_told_with_its_size() {
+    // Which byte of the second of three entries is damaged, if any; and whether entries behind it are sound.
+    for (damaged, entries) in [(Some(100), 1), (Some(0), 1), (None, 0)] {
+        let mut disk = SimDisk::new(1, 64 * MIB);
+        let open = |disk: &SimDisk| {
+            let registry = Registry::new();
+            let metrics = StoreMetrics::register(&registry).unwrap();
+            let config = StoreConfig {
+                flush_interval_ms: 60_000,
+                ..config()
+            };
+            let (disk, clock) = (Arc::new(disk.clone()), Arc::new(WallClock));
+            let store = Store::open_on(disk, Path::new("/s"), config, clock, metrics).unwrap();
+            (store, registry)
+        };
+        let cut = |registry: &Registry| {
+            let text = registry.text();
+            let value = |name: &str| {
+                let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+                line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+            };
+            let named = |name: &str| value(&format!("twinmq_store_recovery_cut_{name} "));
+            (named("bytes"), named("entries"))
+        };
+        let (store, registry) = open(&disk);
+        assert_eq!(cut(&registry), (0, 0));
+        let mut ends = Vec::new();
+        for _ in 0..3 {
+            let receipts = store.append(&[draft(Q, 1000)]).await.unwrap();
+            ends.push(receipts[0].end.0);
+        }
+        disk = disk.kill();
+        drop(store);
+        if let Some(at) = damaged {
+            let at = usize::try_from(ends[0]).unwrap() + at;
+            assert!(disk.flip(Path::new("/s/log/00000000000000000000"), at));
+        }
+        let (store, registry) = open(&disk);
+        let lost = if damaged.is_some() {
+            ends[2] - ends[0]
+        } else {
+            0
+        };
+        assert_eq!(cut(&registry), (lost, entries), "{damaged:?}");
+        assert_eq!(count(&store, Q).await, if lost > 0 { 1 } else { 3 });
+        // What a cut left behind is no loss of the next opening.
+        store.append(&[draft(Q, 10)]).await.unwrap();
+        disk = disk.kill();
+        drop(store);
+        let (_store, registry) = open(&disk);
+        assert_eq!(cut(&registry).1, 0, "{damaged:?}");
+    }
 }
 
 #[tokio::test]

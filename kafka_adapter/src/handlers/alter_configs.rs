@@ -50,6 +50,7 @@ pub(crate) async fn handle(
                 "a setting is named twice",
             ))
         };
+        response.error_message = None;
         if let Err(refusal) = outcome {
             response.error_code = refusal.code.code();
             response.error_message = Some(StrBytes::from_string(refusal.message));

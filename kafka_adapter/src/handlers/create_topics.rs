@@ -55,7 +55,10 @@ pub(crate) async fn handle(
             Err(refusal) => result
                 .with_error_code(refusal.code.code())
                 .with_error_message(Some(StrBytes::from_string(refusal.message))),
-            Ok(Outcome { queues, topic }) => describe(defaults, result, queues, topic, version),
+            Ok(Outcome { queues, topic }) => {
+                let result = result.with_error_message(None);
+                describe(defaults, result, queues, topic, version)
+            }
         });
     }
     Ok(CreateTopicsResponse::default().with_topics(results))

@@ -27,7 +27,7 @@ pub(crate) async fn handle(
             .with_resource_type(asked.resource_type)
             .with_resource_name(asked.resource_name.clone());
         results.push(match shown(front, asked) {
-            Ok(shown) => result.with_configs(
+            Ok(shown) => result.with_error_message(None).with_configs(
                 shown
                     .into_iter()
                     .map(|shown| entry(shown, request.include_synonyms, version))
@@ -78,7 +78,8 @@ fn entry(shown: Shown, synonyms: bool, version: i16) -> DescribeConfigsResourceR
         .with_name(StrBytes::from_static_str(shown.name))
         .with_value(Some(StrBytes::from_string(shown.value)))
         .with_read_only(shown.read_only)
-        .with_config_source(shown.source as i8);
+        .with_config_source(shown.source as i8)
+        .with_documentation(None);
     if synonyms {
         entry.synonyms = shown
             .synonyms

@@ -5,6 +5,7 @@ use crate::error::Close;
 use crate::group::Coordinator;
 use crate::group::view::{Described, Description};
 use crate::handlers::text;
+use crate::topology::GROUP_OPERATIONS;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use kafka_protocol::messages::{DescribeGroupsRequest, DescribeGroupsResponse, GroupId};
@@ -19,6 +20,9 @@ pub(crate) async fn handle(
         .groups
         .into_iter()
         .map(|group| match coordinator.describe(&group) {
+            Some(seen) if request.include_authorized_operations => {
+                described(group, seen, version).with_authorized_operations(GROUP_OPERATIONS)
+            }
             Some(seen) => described(group, seen, version),
             None => missing(group, version),
         });

@@ -27,6 +27,7 @@ pub(crate) async fn handle(
                     .with_node_id(BrokerId(topology.node))
                     .with_host(client.endpoint.host.clone())
                     .with_port(client.endpoint.port)
+                    .with_error_message(None)
             } else {
                 found
                     .with_node_id(BrokerId(-1))
@@ -41,7 +42,8 @@ pub(crate) async fn handle(
         return Ok(FindCoordinatorResponse::default()
             .with_node_id(BrokerId(topology.node))
             .with_host(client.endpoint.host.clone())
-            .with_port(client.endpoint.port));
+            .with_port(client.endpoint.port)
+            .with_error_message(None));
     }
     let message = (version >= 1).then(|| unknown_type(request.key_type));
     Ok(FindCoordinatorResponse::default()

@@ -59,6 +59,7 @@ pub(crate) async fn handle(
             })
             .await
         };
+        response.error_message = None;
         if let Err(refusal) = outcome {
             response.error_code = refusal.code.code();
             response.error_message = Some(StrBytes::from_string(refusal.message));

@@ -1,6 +1,6 @@
 //! OffsetForLeaderEpoch v2-v4 (KIP-320): where an epoch ends, so that a client notices a lost suffix.
 
-use crate::error::Close;
+use crate::error::{Close, Refusal};
 use crate::topology;
 use kafka_protocol::ResponseError;
 use kafka_protocol::messages::offset_for_leader_epoch_request::OffsetForLeaderPartition;
@@ -19,21 +19,18 @@ pub(crate) async fn handle(
     let mut topics = Vec::with_capacity(request.topics.len());
     for asked in request.topics {
         let topic = topology::by_name(&core.catalog, &asked.topic);
-        let partitions = asked
-            .partitions
-            .iter()
-            .map(|partition| {
-                let answer = EpochEndOffset::default()
-                    .with_partition(partition.partition)
-                    .with_leader_epoch(-1)
-                    .with_end_offset(-1);
-                match end(core, topic.as_deref(), partition) {
-                    Ok(Some((epoch, end))) => answer.with_leader_epoch(epoch).with_end_offset(end),
-                    Ok(None) => answer,
-                    Err(code) => answer.with_error_code(code.code()),
-                }
-            })
-            .collect();
+        let mut partitions = Vec::with_capacity(asked.partitions.len());
+        for partition in asked.partitions {
+            let answer = EpochEndOffset::default()
+                .with_partition(partition.partition)
+                .with_leader_epoch(-1)
+                .with_end_offset(-1);
+            partitions.push(match end(core, topic.as_deref(), &partition).await {
+                Ok(Some((epoch, end))) => answer.with_leader_epoch(epoch).with_end_offset(end),
+                Ok(None) => answer,
+                Err(code) => answer.with_error_code(code.code()),
+            });
+        }
         topics.push(
             OffsetForLeaderTopicResult::default()
                 .with_topic(asked.topic)
@@ -43,7 +40,7 @@ pub(crate) async fn handle(
     Ok(OffsetForLeaderEpochResponse::default().with_topics(topics))
 }
 
-fn end(
+async fn end(
     core: &Core,
     topic: Option<&Topic>,
     asked: &OffsetForLeaderPartition,
@@ -56,6 +53,10 @@ fn end(
         return Ok(None);
     };
     let found = core.consuming.end_of_reign(topic, queue, Reign(epoch));
+    let found = found.await.map_err(|error| {
+        tracing::warn!(topic = %topic.key(), queue, epoch, %error, "cannot tell where an epoch ended");
+        Refusal::from(&error).code
+    })?;
     Ok(found.map(|(reign, end)| {
         (
             i32::try_from(reign.0).unwrap_or(i32::MAX),

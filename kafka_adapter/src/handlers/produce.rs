@@ -34,16 +34,10 @@ pub(crate) async fn handle(
     request: Request,
     mut clock: StageClock,
 ) -> Result<Reply, Close> {
-    let Request {
-        key,
-        version,
-        correlation,
-        ..
-    } = request;
-    let decoded: ProduceRequest = table::decode(&front, &request)?;
-    drop(request);
+    let key = request.key;
+    let (decoded, version, correlation) =
+        table::open::<ProduceRequest>(&front, request, &mut clock)?;
     let row = front.row(key);
-    clock.lap(row, Stage::Decode);
     let acks = decoded.acks;
     let timeout_ms = u64::try_from(decoded.timeout_ms).unwrap_or(0);
     let refusal = whole_request(&decoded);
@@ -143,12 +137,10 @@ fn sort(
         let mut answer = TopicProduceResponse::default();
         let topic = if version >= 13 {
             answer.topic_id = asked.topic_id;
-            topology::by_id(&front.core.catalog, asked.topic_id)
-                .ok_or(ResponseError::UnknownTopicId)
+            topology::identified(&front.core.catalog, asked.topic_id)
         } else {
-            let topic = topology::by_name(&front.core.catalog, &asked.name);
             answer.name = asked.name;
-            topic.ok_or(ResponseError::UnknownTopicOrPartition)
+            topology::named(&front.core.catalog, &answer.name)
         };
         let mut slots = Vec::with_capacity(asked.partition_data.len());
         for partition in asked.partition_data {

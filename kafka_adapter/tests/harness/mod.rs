@@ -285,6 +285,17 @@ pub(crate) const PLAIN: Producer = Producer {
 
 /// A record batch v2: each value a record with the key "k", times from `time` on.
 pub(crate) fn batch(values: &[&[u8]], time: i64, producer: Producer, attributes: i16) -> Bytes {
+    sealed(
+        &records(values),
+        i32::try_from(values.len()).unwrap(),
+        time,
+        producer,
+        attributes,
+    )
+}
+
+/// The records of such a batch.
+pub(crate) fn records(values: &[&[u8]]) -> Vec<u8> {
     let mut records = Vec::new();
     for (place, value) in values.iter().enumerate() {
         let mut record = vec![0];
@@ -298,13 +309,7 @@ pub(crate) fn batch(values: &[&[u8]], time: i64, producer: Producer, attributes:
         varint(&mut records, i64::try_from(record.len()).unwrap());
         records.extend_from_slice(&record);
     }
-    sealed(
-        &records,
-        i32::try_from(values.len()).unwrap(),
-        time,
-        producer,
-        attributes,
-    )
+    records
 }
 
 /// A batch around any bytes, with sums that fit.

@@ -81,6 +81,11 @@ impl Default for NativeConfig {
     }
 }
 
+/// Largest frame that clients take unless told otherwise (`com.rocketmq.remoting.frameMaxLength`).
+const CLIENT_FRAME_BYTES: usize = 16 << 20;
+/// Bytes of a frame kept free for its header.
+const HEADER_BYTES: usize = 64 << 10;
+
 /// A contradiction in the settings.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{key}: {reason}")]
@@ -92,6 +97,13 @@ pub struct ConfigError {
 }
 
 impl NativeConfig {
+    /// Most bytes of messages that a frame to a client holds. Clients whose limit is raised are met with
+    /// `limits.frame_bytes_max`.
+    pub(crate) fn message_bytes_max(&self) -> u32 {
+        let frame = self.limits.frame_bytes_max.max(CLIENT_FRAME_BYTES);
+        u32::try_from(frame - HEADER_BYTES).unwrap_or(u32::MAX)
+    }
+
     /// Refuses contradictions, naming the key to change.
     ///
     /// # Errors

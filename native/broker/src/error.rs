@@ -1,6 +1,7 @@
 //! The only table from domain errors to response codes. Each match is exhaustive: a new error does
 //! not compile until somebody has decided what a client sees.
 
+use bytes::Bytes;
 use std::fmt;
 use twinmq_core::catalog::CatalogError;
 use twinmq_core::consume::ConsumeError;
@@ -40,6 +41,17 @@ impl Refusal {
     /// SYSTEM_ERROR, what Apache answers to anything unexpected.
     pub(crate) fn system(remark: impl fmt::Display) -> Self {
         Self::new(response::SYSTEM_ERROR, remark.to_string())
+    }
+    /// The message, unless a client's frame could not hold it: an answer larger than that would close
+    /// his connection.
+    pub(crate) fn unless_framed(message: Bytes, bytes_max: u32) -> Result<Bytes, Self> {
+        if message.len() > bytes_max as usize {
+            return Err(Self::system(format!(
+                "the message of {} bytes is larger than any frame",
+                message.len()
+            )));
+        }
+        Ok(message)
     }
     /// INVALID_PARAMETER.
     pub(crate) fn parameter(remark: impl Into<String>) -> Self {
@@ -149,6 +161,7 @@ impl From<ReadError> for Refusal {
         let remark = error.to_string();
         match error {
             ReadError::OutOfRange { .. } => Self::new(response::PULL_OFFSET_MOVED, remark),
+            ReadError::Busy => Self::new(response::SYSTEM_BUSY, remark),
             ReadError::NoSuchAddress { .. } | ReadError::Corrupt { .. } | ReadError::Io { .. } => {
                 Self::system(remark)
             }

@@ -91,6 +91,7 @@ impl Front {
         );
         let trace_on = if config.trace_on { "true" } else { "false" };
         let call_limit = Duration::from_millis(config.client_call_ms);
+        let message_bytes_max = config.message_bytes_max();
         Self {
             sending: Sending {
                 topics: topics.clone(),
@@ -125,7 +126,8 @@ impl Front {
                 tallies: tallies.clone(),
                 auto_create_groups: settings.auto_create_groups,
                 messages_max: config.pull_messages_max,
-                bytes_max: config.pull_bytes_max,
+                bytes_max: config.pull_bytes_max.min(message_bytes_max),
+                message_bytes_max,
                 hold_max: Duration::from_millis(config.pull_hold_ms_max),
                 long_polling: config.long_polling,
             },
@@ -152,6 +154,7 @@ impl Front {
                 consuming: core.consuming.clone(),
                 broker_name: broker_name.clone(),
                 call_limit,
+                message_bytes_max,
             },
             locking: Locking {
                 locks: locks.clone(),
@@ -183,6 +186,7 @@ impl Front {
                 broker_name,
                 cluster_name,
                 address: advertised.to_string(),
+                message_bytes_max,
             },
             admin: Admin {
                 catalog: core.catalog.clone(),
@@ -204,6 +208,11 @@ fn shown(
 ) -> BTreeMap<&'static str, String> {
     let pull_bytes = config.pull_bytes_max.to_string();
     let pull_messages = config.pull_messages_max.to_string();
+    let flush = if core.flush_sync {
+        "SYNC_FLUSH"
+    } else {
+        "ASYNC_FLUSH"
+    };
     BTreeMap::from([
         ("brokerName", core.broker_name.clone()),
         ("brokerClusterName", core.cluster_name.clone()),
@@ -214,6 +223,7 @@ fn shown(
         ("namesrvAddr", config.name_servers.join(";")),
         ("brokerPermission", "6".to_owned()),
         ("brokerRole", "ASYNC_MASTER".to_owned()),
+        ("flushDiskType", flush.to_owned()),
         ("autoCreateTopicEnable", core.auto_create_topics.to_string()),
         (
             "autoCreateSubscriptionGroup",

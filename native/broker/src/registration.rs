@@ -1,14 +1,13 @@
 //! Tells every name server who we are and what topics we have: at start, every
-//! `register_interval_ms`, and when the catalogue changes: at once, but where changes come thick, all
-//! of a tenth of a second together. Says good-bye at the end. One task per name server, so that a dead
-//! one delays nobody.
+//! `register_interval_ms`, and when the catalogue changes: at once, but after a pause that follows how
+//! long the last round took, so that changes that come thick are told together. Says good-bye at the
+//! end. One task per name server, so that a dead one delays nobody.
 //!
 //! Between the full rounds only what changed is told. A name server looks at the topics only when the
 //! data version is another one than before: version and topics are always of one moment. Leaves out the answer's table of ordered topics (`ORDER_TOPIC_CONFIG`).
 
 use crate::error::Refusal;
 use crate::metrics::NativeMetrics;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +22,10 @@ use twinmq_remoting::fields::route::{BrokerIs, RegisterBroker};
 use twinmq_remoting::{Caller, Command, Limits};
 use twinmq_store::Timestamp;
 
-/// Rounds for changes: one in so long, but for a few in a row.
-const PACE: Duration = Duration::from_millis(100);
-/// How many may follow each other at once.
-const BURST: u32 = 10;
+/// Rounds for changes take at most a fourth of the time: the pause after each is so many times as long.
+const PAUSE_TIMES: u32 = 3;
+/// But no pause is longer.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Longest that a creator waits until the name servers know.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pause after a name server did not answer.
@@ -89,7 +88,8 @@ pub(crate) struct Registrar {
     told: watch::Sender<Told>,
     metrics: NativeMetrics,
     caller: Option<Caller>,
-    sent: Vec<Arc<Topic>>,
+    /// The version that was taken last.
+    known: Option<u64>,
     /// When the whole table was told last.
     whole_at: Instant,
 }
@@ -116,7 +116,7 @@ pub(crate) fn registrars(
                 told,
                 metrics: metrics.clone(),
                 caller: None,
-                sent: Vec::new(),
+                known: None,
                 whole_at: Instant::now(),
             };
             (registrar, seen)
@@ -134,10 +134,11 @@ impl Registrar {
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut changes = self.catalog.changes();
         let mut full = true;
-        let mut pace = Pace(Instant::now());
         loop {
             changes.borrow_and_update();
+            let began = Instant::now();
             let told = self.round(full).await;
+            let rest = Instant::now() + (began.elapsed() * PAUSE_TIMES).min(PAUSE_MAX);
             let ok = told.is_some();
             self.told.send_replace(Told {
                 version: told,
@@ -159,7 +160,7 @@ impl Registrar {
                     }
                     full = false;
                     tokio::select! {
-                        () = sleep_until(pace.next(Instant::now())) => {}
+                        () = sleep_until(rest) => {}
                         () = stopped(&mut stop) => break,
                     }
                 }
@@ -183,22 +184,21 @@ impl Registrar {
 
     /// One registration; the version that the name server knows now, `None` when it was not taken.
     async fn round(&mut self, full: bool) -> Option<u64> {
-        let (mut topics, version) = self.catalog.all_with_version();
+        let news = self.known.filter(|_| !full);
+        let news = news.and_then(|version| self.catalog.changed_since(version));
+        let whole = news.is_none();
+        let (mut topics, version) = news.unwrap_or_else(|| self.catalog.all_with_version());
         topics.retain(|topic| is_visible(topic));
-        let changed = if full {
-            None
-        } else {
-            changed(&self.sent, &topics)
-        };
-        if changed.as_ref().is_some_and(Vec::is_empty) {
+        if topics.is_empty() && !whole {
             // Only groups changed, which name servers do not know.
-            return Some(version.0);
+            self.known = Some(version.0);
+            return self.known;
         }
         let body = RegisterBrokerBody {
             topic_config_serialize_wrapper: TopicTable {
                 data_version: version_of(version),
                 mapping_data_version: DataVersion::default(),
-                topic_config_table: table(changed.as_deref().unwrap_or(&topics)),
+                topic_config_table: table(&topics),
                 ..TopicTable::default()
             },
             ..RegisterBrokerBody::default()
@@ -220,21 +220,21 @@ impl Registrar {
         for (name, value) in &self.identity.extras {
             command.fields.set(name, value);
         }
-        if changed.is_none() {
+        if whole {
             // Ours then drops what is absent; Apache's looks at no such field.
             command.fields.set("twinmqWhole", "true");
         }
         match self.call(command.with_body(body)).await {
             Ok(()) => {
-                self.sent = topics;
-                if changed.is_none() {
+                self.known = Some(version.0);
+                if whole {
                     self.whole_at = Instant::now();
                 }
-                Some(version.0)
+                self.known
             }
             Err(why) => {
                 self.metrics.register_failures.inc();
-                if self.told.borrow().reachable || self.sent.is_empty() {
+                if self.told.borrow().reachable || self.known.is_none() {
                     tracing::warn!(name_server = self.server, why, "registration failed");
                 }
                 self.caller = None;
@@ -283,17 +283,6 @@ impl Registrar {
     }
 }
 
-/// When the next round for a change may be: [`BURST`] at once, then one every [`PACE`].
-#[derive(Debug)]
-struct Pace(Instant);
-
-impl Pace {
-    fn next(&mut self, now: Instant) -> Instant {
-        self.0 = self.0.max(now) + PACE;
-        now.max(self.0 - PACE * BURST)
-    }
-}
-
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -312,25 +301,6 @@ pub(crate) fn visible(catalog: &Catalog) -> Vec<Arc<Topic>> {
 
 fn is_visible(topic: &Topic) -> bool {
     topic.native.is_some() && topic.class != Class::Internal
-}
-
-/// What differs, by identity: a changed topic is a new one. Both lists are in the order of their keys.
-/// `None` when something has gone, which only the whole table tells.
-fn changed(old: &[Arc<Topic>], new: &[Arc<Topic>]) -> Option<Vec<Arc<Topic>>> {
-    let mut out = Vec::new();
-    let mut old = old.iter().peekable();
-    for topic in new {
-        match old.peek().map(|held| held.key().cmp(topic.key())) {
-            Some(Ordering::Less) => return None,
-            Some(Ordering::Equal) => {
-                if !old.next().is_some_and(|held| Arc::ptr_eq(held, topic)) {
-                    out.push(topic.clone());
-                }
-            }
-            Some(Ordering::Greater) | None => out.push(topic.clone()),
-        }
-    }
-    old.next().is_none().then_some(out)
 }
 
 fn table(topics: &[Arc<Topic>]) -> BTreeMap<String, TopicConfig> {
@@ -381,21 +351,4 @@ pub(crate) fn queue_key(topic: &str, broker: &str, queue: u32) -> Result<QueueKe
         queue_id: i32::try_from(queue).map_err(Refusal::system)?,
         topic: topic.to_owned(),
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_few_changes_are_told_at_once_and_then_ten_a_second() {
-        let start = Instant::now();
-        let mut pace = Pace(start);
-        let waits: Vec<_> = (0..=BURST + 2).map(|_| pace.next(start) - start).collect();
-        assert!(waits[..10].iter().all(Duration::is_zero), "{waits:?}");
-        assert_eq!(waits[10], PACE);
-        assert_eq!(waits[12], PACE * 3);
-        let later = start + Duration::from_secs(9);
-        assert_eq!(pace.next(later), later);
-    }
 }

@@ -42,12 +42,21 @@ impl Topics {
     /// Creates; if somebody else was faster, theirs.
     pub(crate) async fn create(&self, new: NewTopic) -> Result<Arc<Topic>, Refusal> {
         let name = new.name.clone();
-        match self.catalog.create(new).await {
+        let made = self.catalog.create(new).await;
+        self.made(&name, made)
+    }
+
+    fn made(
+        &self,
+        name: &str,
+        made: Result<Arc<Topic>, CatalogError>,
+    ) -> Result<Arc<Topic>, Refusal> {
+        match made {
             Ok(topic) => Ok(topic),
             Err(CatalogError::Exists(_)) => self
                 .catalog
-                .by_native(&name)
-                .ok_or_else(|| Refusal::no_topic(&name)),
+                .by_native(name)
+                .ok_or_else(|| Refusal::no_topic(name)),
             Err(error) => Err(error.into()),
         }
     }
@@ -75,6 +84,7 @@ impl Topics {
         let queues = asked.min(template.write_queues.max(1));
         let mut new = native_topic(name, queues, Perm(template.perm.0 & !1));
         new.multi_tag = template.multi_tag;
-        self.create(new).await
+        let made = self.catalog.create_unsynced(new).await;
+        self.made(name, made)
     }
 }

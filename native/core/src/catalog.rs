@@ -3,6 +3,7 @@
 mod creation;
 pub(crate) mod definition;
 mod lifecycle;
+mod recent;
 pub(crate) mod state;
 pub mod system;
 mod topic;
@@ -20,6 +21,9 @@ pub use topic::{CatalogError, Class, NewTopic, Origin, Perm, Resolved, Topic, To
 use twinmq_store::{Ack, Draft, LogOffset, QueueNumber, QueueOffset, Store, Timestamp};
 use uuid::Uuid;
 use view::View;
+
+/// Topics, and the version that they belong to: changes so far, and the time of the last.
+pub type Versioned = (Vec<Arc<Topic>>, (u64, Timestamp));
 
 /// All topics. Look-ups take no lock.
 #[derive(Debug)]
@@ -147,9 +151,17 @@ impl Catalog {
     }
     /// [`Catalog::all`] and [`Catalog::version`] of one moment: exactly these topics make this version.
     #[must_use]
-    pub fn all_with_version(&self) -> (Vec<Arc<Topic>>, (u64, Timestamp)) {
+    pub fn all_with_version(&self) -> Versioned {
         let state = self.state.lock();
         (state.topics.values().cloned().collect(), state.version)
+    }
+    /// The topics put since the catalog had that version (its first part), oldest change first, maybe one
+    /// several times; and the version that they make. `None` when that is too long ago or a topic has
+    /// gone since: [`Catalog::all_with_version`] then tells.
+    #[must_use]
+    pub fn changed_since(&self, version: u64) -> Option<Versioned> {
+        let state = self.state.lock();
+        Some((state.recent.since(version)?, state.version))
     }
     /// Rises with each change: (changes so far, time of the last). RocketMQ's DataVersion.
     #[must_use]
@@ -173,6 +185,22 @@ impl Catalog {
     /// # Errors
     /// See [`CatalogError`].
     pub async fn create(&self, new: NewTopic) -> Result<Arc<Topic>, CatalogError> {
+        let (topic, end) = self.create_written(new).await?;
+        self.durable(end).await?;
+        Ok(topic)
+    }
+    /// Creates a topic; visible when it returns, and durable no later than anything appended after it:
+    /// enough for a topic that comes into being by its first message.
+    ///
+    /// # Errors
+    /// See [`CatalogError`].
+    pub async fn create_unsynced(&self, new: NewTopic) -> Result<Arc<Topic>, CatalogError> {
+        Ok(self.create_written(new).await?.0)
+    }
+    async fn create_written(
+        &self,
+        new: NewTopic,
+    ) -> Result<(Arc<Topic>, Option<LogOffset>), CatalogError> {
         let end = self
             .record(|state| {
                 self.check_in(state, &new)?;
@@ -181,14 +209,13 @@ impl Catalog {
                 Ok(vec![Change::Topic(definition)])
             })
             .await?;
-        self.durable(end).await?;
         let topic = match new.origin {
             Origin::Kafka => self.view.by_kafka(&new.name),
             Origin::Native => self.view.by_native(&new.name),
         };
         let topic = topic.ok_or(CatalogError::Unknown(new.name))?;
         warn_if_endless(&topic);
-        Ok(topic)
+        Ok((topic, end))
     }
     /// Changes a topic, by [`Topic::key`].
     ///

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use thiserror::Error;
 use twinmq_store::{
-    Aborted, Address, Ends, Kind, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
+    Aborted, Address, Ends, Kind, Page, QueueNumber, QueueOffset, ReadError, Reign, Store, Stored,
     Timestamp, Window,
 };
 pub use watch::Watch;
@@ -67,6 +67,17 @@ pub enum Filter {
     All,
     /// Those whose tag hash is among these (Java hash). Mixed batches are looked into.
     Tags(Vec<i32>),
+}
+
+/// How much a native reader takes at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portion {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes of all messages; the first may be longer.
+    pub bytes: u32,
+    /// Bytes of one message. A longer one, which no frame of the reader's would hold, is passed over.
+    pub message_bytes: u32,
 }
 
 /// Messages of one queue in RocketMQ's stored layout.
@@ -138,18 +149,28 @@ impl Consuming {
         committed: bool,
     ) -> Result<Batches, ConsumeError> {
         let number = queue_of(topic, queue)?;
-        let page = self
-            .store
-            .read(Window {
-                queue: number,
-                from,
-                bytes_max,
-                entries_max: ENTRIES_MAX,
-                scan_max: ENTRIES_MAX,
-                upto: topic.upto(committed),
-                pass: None,
-            })
-            .await?;
+        let window = Window {
+            queue: number,
+            from,
+            bytes_max,
+            entries_max: ENTRIES_MAX,
+            scan_max: ENTRIES_MAX,
+            upto: topic.upto(committed),
+            pass: None,
+        };
+        let page = if first_regardless {
+            self.store.read(window).await?
+        } else {
+            match self.store.try_read(window).await {
+                // Whoever has something from other queues comes again.
+                Err(ReadError::Busy) => Page {
+                    entries: Vec::new(),
+                    next: from,
+                    ends: self.store.ends(number, topic.upto(committed)),
+                },
+                page => page?,
+            }
+        };
         let mut out = Batches {
             chunks: Vec::with_capacity(page.entries.len().min(64)),
             bytes: 0,
@@ -187,8 +208,9 @@ impl Consuming {
         Ok(out)
     }
 
-    /// Reads as RocketMQ does: messages from `from` on, up to a count and a size; batches are opened.
-    /// Never sees aborted or pending records.
+    /// Reads as RocketMQ does: messages from `from` on, a portion at a time; batches are opened.
+    /// Never sees aborted or pending records. Messages too long for the reader are passed over, with a
+    /// line in the log: what follows them would never be reached otherwise.
     ///
     /// # Errors
     /// See [`ConsumeError`].
@@ -197,8 +219,7 @@ impl Consuming {
         topic: &Topic,
         queue: u32,
         from: QueueOffset,
-        count_max: u32,
-        bytes_max: u32,
+        portion: Portion,
         filter: &Filter,
     ) -> Result<Messages, ConsumeError> {
         let number = queue_of(topic, queue)?;
@@ -208,15 +229,15 @@ impl Consuming {
             .read(Window {
                 queue: number,
                 from,
-                bytes_max,
-                entries_max: count_max.clamp(1, ENTRIES_MAX),
+                bytes_max: portion.bytes,
+                entries_max: portion.messages.clamp(1, ENTRIES_MAX),
                 scan_max: SCAN_MAX,
                 upto: topic.upto(true),
                 pass: Some(&pass),
             })
             .await?;
         let aborted = self.aborted_in(number, &page.entries).await?;
-        let mut picked = native::Picked::new(from, count_max, bytes_max, filter);
+        let mut picked = native::Picked::new(from, portion, filter);
         for stored in &page.entries {
             if native::is_aborted(stored, &aborted) {
                 continue;
@@ -229,6 +250,14 @@ impl Consuming {
             if !go_on {
                 break;
             }
+        }
+        if let Some((count, (first, bytes))) = picked.passed_over() {
+            self.crossing.metrics.passed_over.inc_by(count);
+            tracing::warn!(
+                topic = %topic.key(), queue, count, offset = first.0, bytes,
+                frame_holds = portion.message_bytes,
+                "records too large for any frame of a RocketMQ client are passed over"
+            );
         }
         Ok(picked.finish(&page))
     }
@@ -350,7 +379,7 @@ impl Consuming {
         let Some(number) = topic.queue(queue) else {
             return true;
         };
-        let read = self.store.read(Window {
+        let read = self.store.try_read(Window {
             queue: number,
             from: offset,
             bytes_max: 1,
@@ -377,14 +406,17 @@ impl Consuming {
     }
 
     /// Kafka's OffsetForLeaderEpoch. See `Store::end_of_reign`.
-    #[must_use]
-    pub fn end_of_reign(
+    ///
+    /// # Errors
+    /// See [`ConsumeError`].
+    pub async fn end_of_reign(
         &self,
         topic: &Topic,
         queue: u32,
         reign: Reign,
-    ) -> Option<(Reign, QueueOffset)> {
-        self.store.end_of_reign(topic.queue(queue)?, reign)
+    ) -> Result<Option<(Reign, QueueOffset)>, ConsumeError> {
+        let number = queue_of(topic, queue)?;
+        Ok(self.store.end_of_reign(number, reign).await?)
     }
 
     /// The current reign: Kafka's leader epoch.

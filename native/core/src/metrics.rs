@@ -14,6 +14,7 @@ use twinmq_metrics::{RegisterError, Registry, prometheus};
 pub struct CoreMetrics {
     pub(crate) opened_records: IntCounter,
     pub(crate) framed_records: IntCounter,
+    pub(crate) passed_over: IntCounter,
     pub(crate) cache_hits: IntCounter,
     pub(crate) cache_misses: IntCounter,
     pub(crate) cache_bytes: IntGauge,
@@ -54,6 +55,10 @@ impl Default for CoreMetrics {
             "Look-ups in the cache of translated records.",
             "result",
         );
+        let passed_over = plain(
+            "twinmq_core_passed_over_records_total",
+            "Records that RocketMQ readers were led past because no frame of theirs holds them.",
+        );
         let cache_bytes = IntGauge::new(
             "twinmq_core_translation_cache_bytes",
             "Bytes of translated records kept for readers of the other protocol.",
@@ -85,6 +90,7 @@ impl Default for CoreMetrics {
         Self {
             opened_records: translated.with_label_values(&["rocketmq"]),
             framed_records: translated.with_label_values(&["kafka"]),
+            passed_over: passed_over.clone(),
             cache_hits: looks.with_label_values(&["hit"]),
             cache_misses: looks.with_label_values(&["miss"]),
             cache_bytes: cache_bytes.clone(),
@@ -101,6 +107,7 @@ impl Default for CoreMetrics {
             families: vec![
                 Family::Labelled(translated),
                 Family::Labelled(looks),
+                Family::Plain(passed_over),
                 Family::Gauge(cache_bytes),
                 Family::Labelled(commits),
                 Family::Labelled(returned),

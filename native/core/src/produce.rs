@@ -242,16 +242,18 @@ impl Producing {
             )));
         }
         let target = Target::of(topic, queue).ok_or(ProduceError::NoSuchQueue(queue))?;
+        let body_max = self.config.max_message_size as usize;
         let mut run: SmallVec<[Draft; 1]> = SmallVec::with_capacity(messages.len());
         let mut sync = topic.resolved.flush_sync;
         for message in messages {
-            run.push(self.accepted(&target, message, &mut sync)?);
+            run.push(self.accepted(&target, message, body_max, &mut sync)?);
         }
         let receipts = self.store.append(&run).await?;
         Ok(receipts.iter().map(|receipt| out(receipt, sync)).collect())
     }
 
-    /// A message that a consumer gave back: the retry topic's own permissions do not matter.
+    /// A message that a consumer gave back: the retry topic's own permissions do not matter, nor does
+    /// `max_message_size`, within which a record of a Kafka producer need not be.
     pub(crate) async fn returned(
         &self,
         topic: &Topic,
@@ -260,7 +262,7 @@ impl Producing {
     ) -> Result<MessageOut, ProduceError> {
         let target = Target::of(topic, queue).ok_or(ProduceError::NoSuchQueue(queue))?;
         let mut sync = topic.resolved.flush_sync;
-        let draft = self.accepted(&target, message, &mut sync)?;
+        let draft = self.accepted(&target, message, i32::MAX as usize, &mut sync)?;
         let receipts = self.store.append(&[draft]).await?;
         let receipt = receipts.first().ok_or_else(|| AppendError::Closed {
             reason: "no answer from the log".to_owned(),
@@ -273,11 +275,13 @@ impl Producing {
         &self,
         target: &Target,
         message: &MessageIn,
+        body_max: usize,
         sync: &mut bool,
     ) -> Result<Draft, ProduceError> {
         let marks = Marks::of(&message.properties);
         if marks.delay <= 0 {
-            return self.new_draft(target, message, &message.properties, marks.tag_hash);
+            let properties = &message.properties;
+            return self.new_draft(target, message, properties, marks.tag_hash, body_max);
         }
         let schedule = self
             .catalog
@@ -289,7 +293,7 @@ impl Producing {
         let over = Target::of(&schedule, level - 1).ok_or(ProduceError::NoSuchQueue(level - 1))?;
         *sync |= schedule.resolved.flush_sync;
         let properties = scheduled(&message.properties, target, level)?;
-        self.new_draft(&over, message, &properties, marks.tag_hash)
+        self.new_draft(&over, message, &properties, marks.tag_hash, body_max)
     }
 
     fn new_draft(
@@ -298,6 +302,7 @@ impl Producing {
         message: &MessageIn,
         properties: &[u8],
         tag_hash: i32,
+        body_max: usize,
     ) -> Result<Draft, ProduceError> {
         let mut sys_flag = message.sys_flag;
         if target.multi_tag {
@@ -316,7 +321,6 @@ impl Producing {
             topic: &target.name,
             properties,
         };
-        let body_max = self.config.max_message_size as usize;
         Ok(message_draft(target, tag_hash, &new, body_max)?)
     }
 

@@ -6,7 +6,8 @@ use crate::config::CoreConfig;
 use crate::consume::{ConsumeError, Consuming};
 use crate::groups::{Group, Groups};
 use crate::metrics::CoreMetrics;
-use crate::produce::{MessageIn, ProduceError, Producing};
+use crate::produce::{MessageIn, MessageOut, ProduceError, Producing};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,6 +20,51 @@ use twinmq_store::{Ack, Address, Store};
 
 /// The retry ladder starts at this delay level.
 const FIRST_LEVEL: i32 = 3;
+
+/// Where a message given back goes, and what is added to its properties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Way {
+    /// To the dead letters.
+    dead: bool,
+    /// `RETRY_TOPIC`: where it came from. A retry must have it.
+    topic: bool,
+    /// `ORIGIN_MESSAGE_ID`.
+    id: bool,
+}
+
+/// The last way: nothing is added.
+const AS_IT_IS: Way = Way {
+    dead: true,
+    topic: false,
+    id: false,
+};
+
+/// Ways in the order in which they are tried: the next one is for messages whose properties are so close
+/// to their limit that the one before does not fit. Refusing them would make consumers give them back
+/// for ever.
+const WAYS: [Way; 5] = [
+    Way {
+        dead: false,
+        topic: true,
+        id: true,
+    },
+    Way {
+        dead: false,
+        topic: true,
+        id: false,
+    },
+    Way {
+        dead: true,
+        topic: true,
+        id: true,
+    },
+    Way {
+        dead: true,
+        topic: true,
+        id: false,
+    },
+    AS_IT_IS,
+];
 
 /// A message that a consumer gives back.
 #[derive(Clone, Debug)]
@@ -98,7 +144,47 @@ impl Retry {
         let message = MessageView::parse(&bytes).map_err(ProduceError::from)?;
         let most = back.max_reconsume_times.unwrap_or(group.retry_max_times);
         let dead = back.delay_level < 0 || message.reconsume_times >= most;
-        let topic = if dead {
+        let mut ways = WAYS.iter().filter(|way| way.dead || !dead);
+        let (way, stored) = loop {
+            // The last way adds nothing to what was stored before, so that it cannot be too long.
+            let way = ways.next().unwrap_or(&AS_IT_IS);
+            match self.put(&back, &group, &bytes, &message, *way).await {
+                Err(RetryError::Produce(ProduceError::Message(MessageError::TooLong {
+                    ..
+                }))) if *way != AS_IT_IS => {}
+                stored => break (way, stored?),
+            }
+        };
+        if way.dead && !dead {
+            tracing::warn!(
+                group = back.group,
+                topic = message.topic,
+                address = back.address.0,
+                "a message given back is a dead letter at once: its properties leave no room for a retry's"
+            );
+        }
+        if let Some(end) = stored.wait {
+            let durable = self.store.wait(end, Ack::Synced).await;
+            durable.map_err(ProduceError::from)?;
+        }
+        if way.dead {
+            self.metrics.dead.inc();
+        } else {
+            self.metrics.retried.inc();
+        }
+        Ok(())
+    }
+
+    /// Appends a message given back to where this way leads.
+    async fn put(
+        &self,
+        back: &SendBack,
+        group: &Group,
+        bytes: &Bytes,
+        message: &MessageView<'_>,
+        way: Way,
+    ) -> Result<MessageOut, RetryError> {
+        let topic = if way.dead {
             self.topic(&format!("{NATIVE_DLQ}{}", back.group), 1)
                 .await?
         } else {
@@ -107,11 +193,11 @@ impl Retry {
             self.topic(&name, queues).await?
         };
         let level = match back.delay_level {
-            _ if dead => 0,
+            _ if way.dead => 0,
             0 => FIRST_LEVEL.saturating_add(message.reconsume_times),
             level => level,
         };
-        let properties = returned_properties(&message, level)
+        let properties = returned_properties(message, way, level)
             .map_err(|error| ProduceError::Message(MessageError::Corrupt(error.to_string())))?;
         let returned = MessageIn {
             flag: message.flag,
@@ -119,22 +205,12 @@ impl Retry {
             born_time: message.born_time,
             born_host: message.born_host,
             reconsume_times: message.reconsume_times.saturating_add(1),
-            properties: properties.finish(),
+            properties,
             body: bytes.slice_ref(message.body),
         };
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let queue = turn % topic.write_queues.max(1);
-        let stored = self.producing.returned(&topic, queue, &returned).await?;
-        if let Some(end) = stored.wait {
-            let durable = self.store.wait(end, Ack::Synced).await;
-            durable.map_err(ProduceError::from)?;
-        }
-        if dead {
-            self.metrics.dead.inc();
-        } else {
-            self.metrics.retried.inc();
-        }
-        Ok(())
+        Ok(self.producing.returned(&topic, queue, &returned).await?)
     }
 
     async fn group(&self, name: &str) -> Result<Arc<Group>, RetryError> {
@@ -192,18 +268,27 @@ pub(crate) async fn create_if_returned(catalog: &Catalog, name: &str) -> Option<
 /// `RETRY_TOPIC` and `ORIGIN_MESSAGE_ID` are kept from the first time; `DELAY` is the level.
 fn returned_properties(
     message: &MessageView<'_>,
+    way: Way,
     level: i32,
-) -> Result<PropertiesBuilder, PropertyError> {
+) -> Result<Bytes, PropertyError> {
     let mut properties = PropertiesBuilder::from_text(message.properties);
-    if properties.get(properties::RETRY_TOPIC).is_none() {
+    if way == AS_IT_IS {
+        // Not longer than it was; a delay of its own is over.
+        if properties.get(properties::DELAY).is_none() {
+            return Ok(Bytes::copy_from_slice(message.properties));
+        }
+        properties.remove(properties::DELAY);
+        return Ok(properties.finish());
+    }
+    if way.topic && properties.get(properties::RETRY_TOPIC).is_none() {
         properties.set(properties::RETRY_TOPIC, message.topic)?;
     }
-    if properties.get(properties::ORIGIN_MESSAGE_ID).is_none() {
+    if way.id && properties.get(properties::ORIGIN_MESSAGE_ID).is_none() {
         let id = offset_message_id(message.store_host, message.physic_offset);
         properties.set(properties::ORIGIN_MESSAGE_ID, &id)?;
     }
     properties.set(properties::DELAY, &level.to_string())?;
-    Ok(properties)
+    Ok(properties.finish())
 }
 
 /// RocketMQ's offsetMsgId: store host and physical offset in upper-case hexadecimal.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use twinmq_core::catalog::{CatalogError, NewTopic, Origin, Perm, Topic, TopicChange, system};
-use twinmq_core::consume::{Batches, Filter, Messages};
+use twinmq_core::consume::{Batches, Filter, Messages, Portion};
 use twinmq_core::groups::Group;
 use twinmq_core::offsets::Committed;
 use twinmq_core::produce::{BatchIn, MessageIn, ProduceError};
@@ -18,6 +18,12 @@ use twinmq_records::message::{self, MessageView};
 use twinmq_store::{
     Address, Clock, Draft, Flags, Kind, OpenError, Producer, QueueNumber, QueueOffset, Store,
     StoreConfig, StoreMetrics, Timestamp, Upto, WallClock,
+};
+
+const PORTION: Portion = Portion {
+    messages: 1000,
+    bytes: 1 << 20,
+    message_bytes: u32::MAX,
 };
 
 fn store(dir: &Path) -> Store {
@@ -112,7 +118,7 @@ impl Node {
         let read = self
             .core
             .consuming
-            .messages(topic, queue, from, 1000, 1 << 20, filter);
+            .messages(topic, queue, from, PORTION, filter);
         read.await.expect("reads")
     }
 
@@ -541,10 +547,14 @@ async fn what_one_side_wrote_the_other_reads_at_the_same_offsets() {
         "b2",
         "the whole batch"
     );
+    let two = Portion {
+        messages: 2,
+        ..PORTION
+    };
     let some = node
         .core
         .consuming
-        .messages(&topic, 0, QueueOffset(1), 2, 1 << 20, &Filter::All);
+        .messages(&topic, 0, QueueOffset(1), two, &Filter::All);
     let some = some.await.expect("reads");
     assert_eq!((seen(&some).len(), some.next.0), (2, 3));
     let red = node
@@ -752,6 +762,57 @@ async fn a_returned_message_is_retried_and_ends_among_the_dead_letters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_without_room_for_a_retry_is_a_dead_letter() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Native, 1).await;
+    let group = Group {
+        group_name: "g".to_owned(),
+        ..Group::default()
+    };
+    node.core.groups.put(group).await.expect("stores");
+    // Properties of so many bytes, and which of what the broker adds is there afterwards.
+    let cases = [
+        (32_000, "%RETRY%g", true, true),
+        (32_690, "%RETRY%g", true, false),
+        (32_740, "%DLQ%g", true, false),
+        (32_767, "%DLQ%g", false, false),
+    ];
+    for (bytes, to, retry_topic, id) in cases {
+        let filler = "x".repeat(bytes - "filler\u{1}\u{2}".len());
+        let messages = [text(to, &[("filler", &filler)])];
+        assert_eq!(messages[0].properties.len(), bytes);
+        let sent = node.core.producing.messages(&topic, 0, &messages);
+        let sent = sent.await.expect("stores");
+        let back = SendBack {
+            group: "g".to_owned(),
+            address: sent[0].address,
+            delay_level: 1,
+            max_reconsume_times: None,
+        };
+        node.core.retry.send_back(back).await.expect("takes it");
+        let returned = node
+            .until("the message", async || {
+                let topic = node.core.catalog.by_native(to)?;
+                let all = node.pull(&topic, 0, 0, &Filter::All).await.chunks;
+                let mut views = all.iter().flat_map(|chunk| message::iter(chunk));
+                views.find_map(|view| {
+                    let view = view.expect("sound");
+                    let same = view.properties().get("filler") == Some(&filler);
+                    same.then(|| {
+                        assert_eq!(view.reconsume_times, 1);
+                        let has = |name| view.properties().get(name).is_some();
+                        (has("RETRY_TOPIC"), has("ORIGIN_MESSAGE_ID"))
+                    })
+                })
+            })
+            .await;
+        assert_eq!(returned, (retry_topic, id), "{bytes} bytes");
+    }
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kafka_searches_by_record_time() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::open(dir.path()).await;
@@ -922,10 +983,14 @@ async fn a_batch_that_unpacks_to_much_is_opened_in_pieces() {
     let mut offsets = Vec::new();
     let mut addresses = Vec::new();
     while next.0 < 20 {
+        let portion = Portion {
+            bytes: 3 << 20,
+            ..PORTION
+        };
         let read = node
             .core
             .consuming
-            .messages(&topic, 0, next, 32, 3 << 20, &Filter::All);
+            .messages(&topic, 0, next, portion, &Filter::All);
         let read = read.await.expect("reads");
         assert!(read.next > next && read.count <= 3);
         next = read.next;
@@ -940,6 +1005,64 @@ async fn a_batch_that_unpacks_to_much_is_opened_in_pieces() {
     let last = Address(u64::try_from(addresses[19]).expect("positive"));
     let alone = node.core.consuming.message_at(last).await.expect("reads");
     assert_eq!(MessageView::parse(&alone).expect("sound").queue_offset, 19);
+    node.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_that_no_frame_holds_stand_in_nobodys_way() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::open(dir.path()).await;
+    let topic = node.topic("t", Origin::Kafka, 1).await;
+    let zeros = vec![0; 17 << 20];
+    let packed = |values: &[&[u8]]| {
+        let mut writer = Writer::new(0, -1);
+        for value in values {
+            writer.push(-1, None, Some(value), &[]).expect("fits");
+        }
+        writer.finish_compressed(Codec::Zstd).expect("packs")
+    };
+    for batch in [
+        packed(&[b"0", &zeros, b"2"]),
+        packed(&[&zeros]),
+        packed(&[b"4"]),
+    ] {
+        node.produce(&topic, 0, batch).await.expect("stores");
+    }
+    node.send(&topic, 0, &[text("5", &[])]).await;
+    let pull = async |from, most: Portion| {
+        let from = QueueOffset(from);
+        let consuming = &node.core.consuming;
+        let read = consuming.messages(&topic, 0, from, most, &Filter::All);
+        read.await.expect("reads")
+    };
+    let frame = Portion {
+        message_bytes: 16 << 20,
+        ..PORTION
+    };
+    let read = pull(0, frame).await;
+    let others = ["0", "2", "4", "5"];
+    let bodies: Vec<_> = seen(&read).into_iter().map(|(_, body)| body).collect();
+    assert_eq!((bodies, read.next.0), (others.map(str::to_owned).into(), 6));
+    // Where there is nothing else, the reader is told where to go on.
+    let one = Portion {
+        messages: 1,
+        ..frame
+    };
+    let read = pull(3, one).await;
+    assert_eq!((read.count, read.next.0), (0, 4));
+    let read = pull(1, one).await;
+    assert_eq!((seen(&read)[0].0, read.next.0), (2, 3));
+    // Whose frames are larger gets them.
+    let read = pull(3, PORTION).await;
+    assert_eq!((read.count, read.next.0), (1, 4));
+    assert!(read.chunks[0].len() > 17 << 20);
+    // A message longer than that is passed over like a record.
+    let short = Portion {
+        message_bytes: 10,
+        ..PORTION
+    };
+    let read = pull(5, short).await;
+    assert_eq!((read.count, read.next.0), (0, 6));
     node.close().await;
 }
 

@@ -2,6 +2,7 @@
 
 mod cli;
 mod config;
+mod descriptors;
 mod error;
 mod logging;
 mod node;
@@ -56,6 +57,7 @@ fn print_config(settings: &cli::Settings) -> Result<ExitCode, StartError> {
 fn serve(settings: &cli::Settings, role: Role) -> Result<ExitCode, StartError> {
     let config = load(settings)?;
     logging::start(&config.log)?;
+    descriptors::prepare(&config, role);
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if config.worker_threads > 0 {
         runtime.worker_threads(config.worker_threads);

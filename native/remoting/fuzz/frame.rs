@@ -9,7 +9,9 @@ use twinmq_remoting::{Command, frame, header};
 const LIMIT: usize = 1 << 16;
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&step, stream)) = data.split_first() else { return };
+    let Some((&step, stream)) = data.split_first() else {
+        return;
+    };
     let mut buffer = BytesMut::new();
     for piece in stream.chunks(usize::from(step).max(1)) {
         buffer.extend_from_slice(piece);
@@ -38,7 +40,9 @@ fn round_trip(command: &Command) {
     let mut out = BytesMut::new();
     header::encode(command, &mut out);
     out.extend_from_slice(&command.body);
-    let again = frame::next(&mut out, 1 << 26).expect("what we write, we read").expect("whole");
+    let again = frame::next(&mut out, 1 << 26)
+        .expect("what we write, we read")
+        .expect("whole");
     assert!(out.is_empty());
     assert_eq!((again.opaque, again.flag), (command.opaque, command.flag));
     assert_eq!(again.body, command.body);

@@ -13,7 +13,9 @@ use twinmq_remoting::frame::Frame;
 use twinmq_remoting::{Encoding, header, json};
 
 fuzz_target!(|data: &[u8]| {
-    let Some((&kind, data)) = data.split_first() else { return };
+    let Some((&kind, data)) = data.split_first() else {
+        return;
+    };
     match kind % 4 {
         0 => fields(Encoding::Json, data),
         1 => fields(Encoding::Binary, data),
@@ -25,8 +27,14 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn fields(encoding: Encoding, data: &[u8]) {
-    let frame = Frame { encoding, header: Bytes::copy_from_slice(data), body: Bytes::new() };
-    let Ok(command) = header::decode(frame) else { return };
+    let frame = Frame {
+        encoding,
+        header: Bytes::copy_from_slice(data),
+        body: Bytes::new(),
+    };
+    let Ok(command) = header::decode(frame) else {
+        return;
+    };
     let fields = &command.fields;
     for (name, value) in fields.iter() {
         assert!(fields.get(name).is_some());
@@ -44,13 +52,17 @@ fn fields(encoding: Encoding, data: &[u8]) {
 fn bodies(data: &[u8]) {
     if let Ok(standard) = json::standardize(data) {
         let twice = json::standardize(&standard).map(|twice| twice.into_owned());
-        assert!(twice.is_ok_and(|twice| twice == *standard), "standard JSON stays as it is");
+        assert!(
+            twice.is_ok_and(|twice| twice == *standard),
+            "standard JSON stays as it is"
+        );
     }
     let _ = json::read::<HeartbeatData>(data);
     let _ = json::read::<LockQueues>(data);
     let _ = json::read::<RegisterBrokerBody>(data);
     if let Ok(route) = json::read::<TopicRouteData>(data) {
-        let again: TopicRouteData = json::read(&json::write(&route)).expect("what we write, we read");
+        let again: TopicRouteData =
+            json::read(&json::write(&route)).expect("what we write, we read");
         assert_eq!(again, route);
     }
     if let Ok(stats) = json::read::<ConsumeStats>(data) {

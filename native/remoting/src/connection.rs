@@ -1,6 +1,7 @@
 //! One task per connection, owning both halves of the socket: read, cut all complete frames, handle
 //! each in order, write the answers together. Long polls and disk waits answer later, from futures
-//! that the connection owns; closing it drops them.
+//! that the connection owns. When it ends, long polls are dropped; the others are done to their end,
+//! for a peer may close without waiting for an answer (Go commits its offsets so).
 //!
 //! Promises: one write for many answers; a peer that does not read stops being read and is closed in
 //! the end; what an idle connection keeps is a few hundred bytes.
@@ -11,6 +12,7 @@ use crate::shared::{Claim, ROOM_ASK, Share, Shared};
 use crate::socket::{Moved, READ_START, READ_STEP_MAX, moved};
 use crate::{Channel, Command, FrameError, Outcome, Serve, frame};
 use bytes::BytesMut;
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -118,8 +120,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         let end = self.work().await;
         let remote = self.registered.channel.remote();
         let (why, ended) = match end {
-            End::Peer => ("the peer closed it".to_owned(), Ended::Peer),
-            End::Network(error) => (format!("network: {error}"), Ended::Peer),
+            End::Peer => {
+                self.leave().await;
+                ("the peer closed it".to_owned(), Ended::Peer)
+            }
+            End::Network(error) => {
+                self.leave().await;
+                (format!("network: {error}"), Ended::Peer)
+            }
             End::Frame(error) => {
                 self.shared.no_frame(remote, &error);
                 (error.to_string(), Ended::Frame)
@@ -388,8 +396,33 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
         None
     }
 
-    /// After a stop: handles no more, lets answers that are under way finish, writes them.
-    async fn drain(&mut self) {
+    /// After the peer has left: what it asked for before is still done. Where a write failed first,
+    /// that may still have to be read.
+    async fn leave(&mut self) {
+        self.registered.channel.gone();
+        loop {
+            while self.waiting.len() < self.shared.limits.waiting_max
+                && let Ok(Ok(command)) =
+                    frame::next(&mut self.input, self.shared.limits.frame_bytes_max)
+            {
+                self.handle(command).await;
+                self.output = Outbox::default();
+            }
+            // As much as needs no share of the input of all connections.
+            let mut none = Outbox::default();
+            let (stream, input) = (&mut self.stream, &mut self.input);
+            let more = input.len() < READ_STEP_MAX;
+            let read = std::pin::pin!(moved(stream, input, &mut none, READ_START, more));
+            match read.poll(&mut Context::from_waker(std::task::Waker::noop())) {
+                Poll::Ready(Ok(Moved::Read(bytes))) if bytes > 0 => {}
+                _ => break,
+            }
+        }
+        self.finish().await;
+    }
+
+    /// Lets answers that are under way finish; tells until when they may.
+    async fn finish(&mut self) -> Instant {
         let deadline = Instant::now() + self.shared.limits.drain();
         while self.soon > 0 {
             match tokio::time::timeout_at(deadline, self.waiting.join_next()).await {
@@ -397,6 +430,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin, S: Serve> Connection<T, S> {
                 Ok(None) | Err(_) => break,
             }
         }
+        deadline
+    }
+
+    /// After a stop: handles no more, lets answers that are under way finish, writes them.
+    async fn drain(&mut self) {
+        let deadline = self.finish().await;
         self.collect();
         let (stream, output) = (&mut self.stream, &mut self.output);
         let write = async {
@@ -435,6 +474,48 @@ mod tests {
         }
 
         fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+
+    impl Serve for Count {
+        type Peer = ();
+
+        fn opened(&self, _channel: &Channel) -> Arc<()> {
+            Arc::new(())
+        }
+
+        async fn handle(&self, _peer: &Arc<()>, request: Command) -> Outcome {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Outcome::Reply(Command::response_to(&request, 0))
+        }
+
+        fn closed(&self, _peer: &Arc<()>) {}
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_peer_left_is_handled_though_answers_fail() {
+        let (near, mut far) = tokio::io::duplex(1 << 20);
+        let nowhere = ([127, 0, 0, 1], 1).into();
+        let (channel, backlog) = Channel::new(nowhere, nowhere, 16);
+        let (_stop, stopped) = watch::channel(false);
+        let shared = Arc::new(Shared::new(Limits::default(), ListenerMetrics::detached()));
+        let count = Arc::new(Count::default());
+        let connection =
+            Connection::new(near, channel, backlog, Arc::clone(&count), shared, stopped);
+        let mut out = Outbox::default();
+        for _ in 0..500 {
+            out.push(&Command::request(1).with_body(Bytes::from(vec![1; 1000])));
+        }
+        while !out.is_empty() {
+            std::future::poll_fn(|cx| out.poll_write(&mut far, cx))
+                .await
+                .unwrap();
+        }
+        drop(far);
+        connection.run().await;
+        assert_eq!(count.0.load(std::sync::atomic::Ordering::Relaxed), 500);
     }
 
     #[tokio::test]

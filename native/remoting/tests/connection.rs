@@ -37,6 +37,7 @@ struct Front {
     handled: AtomicUsize,
     closed: AtomicUsize,
     dropped: Arc<AtomicUsize>,
+    finished: Arc<AtomicUsize>,
     release: Arc<Notify>,
     channels: Mutex<Vec<Channel>>,
 }
@@ -63,8 +64,10 @@ impl Serve for Front {
         match request.code {
             LATER => {
                 let release = Arc::clone(&self.release);
+                let finished = Arc::clone(&self.finished);
                 Outcome::later(async move {
                     release.notified().await;
+                    finished.fetch_add(1, Ordering::SeqCst);
                     Some(answer)
                 })
             }
@@ -294,6 +297,34 @@ async fn waiting_requests_hold_nobody_up_and_are_dropped_with_the_connection() {
         world.front.closed.load(Ordering::SeqCst) == 1
     })
     .await;
+}
+
+#[tokio::test]
+async fn what_a_peer_asked_for_before_it_left_is_still_done() {
+    let world = world(Limits::default()).await;
+    let mut stream = world.stream().await;
+    let all: Vec<u8> = [request(PARKED, 1), request(LATER, 2)]
+        .iter()
+        .flat_map(bytes)
+        .collect();
+    stream.write_all(&all).await.unwrap();
+    until("both are under way", || {
+        world.front.handled.load(Ordering::SeqCst) == 2
+    })
+    .await;
+    drop(stream);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(world.front.finished.load(Ordering::SeqCst), 0);
+    world.front.release.notify_one();
+    until("the request is done", || {
+        world.front.finished.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    until("closed once", || {
+        world.front.closed.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    assert_eq!(world.front.dropped.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]

@@ -27,16 +27,8 @@ pub(crate) async fn handle(
     request: Request,
     mut clock: StageClock,
 ) -> Result<Reply, Close> {
-    let Request {
-        key,
-        version,
-        correlation,
-        ..
-    } = request;
-    let decoded: FetchRequest = table::decode(&front, &request)?;
-    drop(request);
-    let row = front.row(key);
-    clock.lap(row, Stage::Decode);
+    let row = front.row(request.key);
+    let (decoded, version, correlation) = table::open::<FetchRequest>(&front, request, &mut clock)?;
     let limits = Limits::of(&decoded, &front);
     let now = front.clock.now().0;
     let plan = match front.sessions.plan(asked(decoded, version), now) {

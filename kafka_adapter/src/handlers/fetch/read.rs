@@ -8,7 +8,7 @@ use bytes::Bytes;
 use kafka_protocol::ResponseError;
 use std::sync::Arc;
 use twinmq_core::catalog::Topic;
-use twinmq_core::consume::Consuming;
+use twinmq_core::consume::{ConsumeError, Consuming};
 use twinmq_store::{Aborted, QueueOffset, Reign};
 
 /// A partition's queue, or why it has none.
@@ -62,11 +62,8 @@ pub(super) fn resolve(front: &Front, wants: &[Want]) -> Vec<Resolved> {
         let topic = match &last {
             Some((named, topic)) if **named == want.topic => topic.clone(),
             _ => match &want.topic {
-                TopicRef::Name(name) => topology::by_name(&front.core.catalog, name)
-                    .ok_or(ResponseError::UnknownTopicOrPartition),
-                TopicRef::Id(id) => {
-                    topology::by_id(&front.core.catalog, *id).ok_or(ResponseError::UnknownTopicId)
-                }
+                TopicRef::Name(name) => topology::named(&front.core.catalog, name),
+                TopicRef::Id(id) => topology::identified(&front.core.catalog, *id),
             },
         };
         last = Some((&want.topic, topic.clone()));
@@ -126,7 +123,7 @@ impl Reading<'_> {
             .ok()
             .map(QueueOffset)
             .filter(|offset| (ends.first..=ends.end).contains(offset));
-        if let Some(answer) = self.divergence(want, topic, queue) {
+        if let Some(answer) = self.divergence(want, topic, queue).await {
             match answer {
                 Ok(diverging) => read.diverging = Some(diverging),
                 Err(code) => read.error = code.code(),
@@ -163,32 +160,38 @@ impl Reading<'_> {
                 read.bytes = batches.bytes;
                 read.chunks = batches.chunks;
             }
-            Err(error) => {
-                let refusal = Refusal::from(&error);
-                if refusal.code != ResponseError::OffsetOutOfRange {
-                    tracing::warn!(topic = %topic.key(), queue, from = from.0, %error, "cannot be read");
-                }
-                read.error = refusal.code.code();
-            }
+            Err(error) => read.error = unreadable(topic, queue, want.offset, &error).code(),
         }
         read
     }
 
     /// KIP-320: where the client's last epoch ended, when that is before what it asks for.
-    fn divergence(
+    async fn divergence(
         &self,
         want: &Want,
         topic: &Topic,
         queue: u32,
     ) -> Option<Result<(i32, i64), ResponseError>> {
         let last = u32::try_from(want.last_epoch).ok()?;
-        let Some((reign, end)) = self.consuming.end_of_reign(topic, queue, Reign(last)) else {
-            return Some(Err(ResponseError::OffsetOutOfRange));
+        let ended = self.consuming.end_of_reign(topic, queue, Reign(last)).await;
+        let (reign, end) = match ended {
+            Ok(Some(ended)) => ended,
+            Ok(None) => return Some(Err(ResponseError::OffsetOutOfRange)),
+            Err(error) => return Some(Err(unreadable(topic, queue, want.offset, &error))),
         };
         let end = i64::try_from(end.0).unwrap_or(i64::MAX);
         let diverges = reign.0 < last || end < want.offset;
         diverges.then(|| Ok((i32::try_from(reign.0).unwrap_or(i32::MAX), end)))
     }
+}
+
+/// The code of a failed read; said in the log unless the client asked for what is not there.
+fn unreadable(topic: &Topic, queue: u32, from: i64, error: &ConsumeError) -> ResponseError {
+    let code = Refusal::from(error).code;
+    if code != ResponseError::OffsetOutOfRange {
+        tracing::warn!(topic = %topic.key(), queue, from, %error, "cannot be read");
+    }
+    code
 }
 
 /// Whether any of the whole batches in a chunk is compressed with zstd.

@@ -24,6 +24,8 @@ pub(crate) struct Forwarding {
     pub(crate) consuming: Arc<Consuming>,
     pub(crate) broker_name: Arc<str>,
     pub(crate) call_limit: Duration,
+    /// Most bytes of a message that a client can take.
+    pub(crate) message_bytes_max: u32,
 }
 
 impl Forwarding {
@@ -88,7 +90,8 @@ impl Forwarding {
         if let Some(id) = head.msg_id {
             let address = names::address_of_message_id(id)
                 .ok_or_else(|| Refusal::parameter(format!("{id} is no offset message id")))?;
-            call.body = self.consuming.message_at(address).await?;
+            let message = self.consuming.message_at(address).await?;
+            call.body = Refusal::unless_framed(message, self.message_bytes_max)?;
         }
         let client = head.client_id.unwrap_or_default();
         self.pass_on(request, head.consumer_group, client, call)

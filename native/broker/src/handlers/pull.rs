@@ -16,7 +16,7 @@ use crate::tallies::Tallies;
 use std::sync::Arc;
 use std::time::Duration;
 use twinmq_core::catalog::Catalog;
-use twinmq_core::consume::{Consuming, Filter};
+use twinmq_core::consume::{Consuming, Filter, Portion};
 use twinmq_core::groups::{Group, Groups};
 use twinmq_core::offsets::Offsets;
 use twinmq_remoting::code::response;
@@ -40,6 +40,8 @@ pub(crate) struct Pulling {
     pub(crate) auto_create_groups: bool,
     pub(crate) messages_max: u32,
     pub(crate) bytes_max: u32,
+    /// Bytes of one message.
+    pub(crate) message_bytes_max: u32,
     pub(crate) hold_max: Duration,
     pub(crate) long_polling: bool,
 }
@@ -108,10 +110,13 @@ impl Pulling {
             group_name: head.consumer_group.to_owned(),
             queue,
             from: head.queue_offset,
-            count_max: u32::try_from(head.max_msg_nums)
-                .unwrap_or(1)
-                .clamp(1, self.messages_max),
-            bytes_max,
+            portion: Portion {
+                messages: u32::try_from(head.max_msg_nums)
+                    .unwrap_or(1)
+                    .clamp(1, self.messages_max),
+                bytes: bytes_max,
+                message_bytes: self.message_bytes_max,
+            },
             filter,
             reply: Command::response_to(request, response::SUCCESS),
             fill_empty: empty_bodies::are_fatal_to(request),

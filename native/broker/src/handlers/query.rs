@@ -36,6 +36,8 @@ pub(crate) struct Queries {
     pub(crate) cluster_name: Arc<str>,
     /// `host:port` as clients reach it.
     pub(crate) address: String,
+    /// Most bytes of a message that a client can take.
+    pub(crate) message_bytes_max: u32,
 }
 
 impl Queries {
@@ -50,9 +52,12 @@ impl Queries {
         };
         let address = u64::try_from(head.offset).map_err(|_| not_there())?;
         match self.consuming.message_at(Address(address)).await {
-            Ok(message) => Ok(Outcome::Reply(
-                Command::response_to(request, response::SUCCESS).with_body(message),
-            )),
+            Ok(message) => {
+                let message = Refusal::unless_framed(message, self.message_bytes_max)?;
+                Ok(Outcome::Reply(
+                    Command::response_to(request, response::SUCCESS).with_body(message),
+                ))
+            }
             Err(ConsumeError::Read(ReadError::NoSuchAddress { .. })) => Err(not_there()),
             Err(error) => Err(error.into()),
         }

@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use twinmq_core::catalog::Topic;
-use twinmq_core::consume::{ConsumeError, Consuming, Filter, Messages};
+use twinmq_core::consume::{ConsumeError, Consuming, Filter, Messages, Portion};
 use twinmq_core::groups::Group;
 use twinmq_remoting::code::response;
 use twinmq_remoting::{Command, Outcome};
@@ -29,8 +29,7 @@ pub(crate) struct Window {
     pub(crate) group_name: String,
     pub(crate) queue: u32,
     pub(crate) from: i64,
-    pub(crate) count_max: u32,
-    pub(crate) bytes_max: u32,
+    pub(crate) portion: Portion,
     pub(crate) filter: Filter,
     pub(crate) reply: Command,
     /// The client fails on messages without a body.
@@ -123,7 +122,8 @@ impl Window {
     async fn look(&self) -> Result<Found, Refusal> {
         let number = self.topic.queue(self.queue);
         let reset = number.and_then(|number| self.resets.take(&self.group_name, number));
-        if let Some(offset) = reset {
+        // Who already asks at that place goes on; told so, it would drop the queue for a while.
+        if let Some(offset) = reset.filter(|offset| *offset != self.from) {
             let ends = self.consuming.ends(&self.topic, self.queue, true);
             return Ok(Found {
                 code: response::PULL_OFFSET_MOVED,
@@ -144,8 +144,7 @@ impl Window {
                 &self.topic,
                 self.queue,
                 QueueOffset(from),
-                self.count_max,
-                self.bytes_max,
+                self.portion,
                 &self.filter,
             )
             .await;

@@ -288,6 +288,15 @@ async fn runtime_info_has_every_key_that_tools_parse() {
     let config = call(&caller, request(code::GET_BROKER_CONFIG, &[])).await;
     assert!(String::from_utf8_lossy(&config.body).contains("brokerName=twinmq-1\n"));
     assert!(config.fields.get("version").is_some());
+    // What a tool cannot change is not taken in silence.
+    assert!(String::from_utf8_lossy(&config.body).contains("flushDiskType=ASYNC_FLUSH\n"));
+    for (line, code) in [
+        ("flushDiskType=SYNC_FLUSH", response::NO_PERMISSION),
+        ("flushDiskType=ASYNC_FLUSH", response::SUCCESS),
+    ] {
+        let update = request(code::UPDATE_BROKER_CONFIG, &[]).with_body(line);
+        assert_eq!(call(&caller, update).await.code, code);
+    }
     let stats = request(
         code::VIEW_BROKER_STATS_DATA,
         &[("statsName", "TOPIC_PUT_NUMS"), ("statsKey", "Nothing")],

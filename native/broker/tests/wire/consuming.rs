@@ -463,6 +463,18 @@ async fn a_reset_is_told_by_the_next_pull_and_ends_with_its_topic() {
         (response::SUCCESS, 3)
     );
 
+    // Nobody needs to be told what it knows: a consumer that starts where the reset put the group.
+    assert_eq!(call(&caller, reset("1")).await.code, response::SUCCESS);
+    for _ in 0..2 {
+        let started = call(&caller, pull_from("g", "R", 0, 1, 4, 0, "*")).await;
+        assert_eq!(
+            (started.code, number(&started, "nextBeginOffset")),
+            (response::SUCCESS, 3)
+        );
+    }
+    let on = call(&caller, pull_from("g", "R", 0, 2, 4, 0, "*")).await;
+    assert_eq!(on.code, response::SUCCESS);
+
     assert_eq!(call(&caller, reset("3")).await.code, response::SUCCESS);
     let delete = request(code::DELETE_TOPIC_IN_BROKER, &[("topic", "R")]);
     assert_eq!(call(&caller, delete).await.code, response::SUCCESS);

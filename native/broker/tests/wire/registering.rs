@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use twinmq_remoting::bodies::registration::RegisterBrokerBody;
 use twinmq_remoting::code::{request as code, response};
 use twinmq_remoting::{Channel, Command, Limits, ListenerMetrics, Outcome, Serve, serve};
@@ -131,7 +131,6 @@ async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
     known.take(&next(&mut book).await);
     let own = known.topics.len();
 
-    let began = Instant::now();
     let mut senders = JoinSet::new();
     for sender in 0..SENDERS {
         let caller = broker.connect().await;
@@ -145,18 +144,14 @@ async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
     while let Some(ended) = senders.join_next().await {
         ended.expect("sent");
     }
-    let seconds = began.elapsed().as_secs_f64();
     // Each send was answered after the name server knew its topic.
     while let Ok(command) = book.try_recv() {
         known.take(&command);
     }
     assert_eq!(known.topics.len(), own + SENDERS * EACH);
-    let most = 10.0 * (seconds + 2.0);
-    assert!(
-        f64::from(known.rounds) <= most,
-        "{} rounds in {seconds:.1} s",
-        known.rounds
-    );
+    // What comes while a round is under way, or in the pause behind it, goes into one.
+    let most = u32::try_from(SENDERS * EACH / 2).expect("few");
+    assert!(known.rounds <= most, "{} rounds", known.rounds);
     // Only what changed is told: each topic once, not the whole table again and again.
     assert!(
         known.entries <= 2 * (own + SENDERS * EACH),

@@ -2,6 +2,7 @@
 
 use super::Topic;
 use super::definition::{Change, Definition};
+use super::recent::Recent;
 use super::view::View;
 use crate::config::CoreConfig;
 use crate::groups::Group;
@@ -23,6 +24,8 @@ pub(crate) struct State {
     pub(crate) next: QueueOffset,
     /// Changes so far, and the time of the last.
     pub(crate) version: (u64, Timestamp),
+    /// What the last versions changed.
+    pub(crate) recent: Recent<Arc<Topic>>,
     /// Kafka names with `.` and `_` made alike: such names must not meet (KAFKA-2337).
     pub(crate) alike: HashMap<String, u32>,
 }
@@ -36,6 +39,7 @@ impl Default for State {
             dropping: BTreeSet::new(),
             next: QueueOffset(0),
             version: (0, Timestamp(0)),
+            recent: Recent::starting(0),
             alike: HashMap::new(),
         }
     }
@@ -69,10 +73,15 @@ impl State {
         config: &CoreConfig,
         view: &View,
     ) -> Result<(), String> {
+        let version = self.version.0 + 1;
         match change {
-            Change::Topic(definition) => self.put(definition.topic(config)?, view),
+            Change::Topic(definition) => {
+                let topic = self.put(definition.topic(config)?, view);
+                self.recent.note(version, Some(topic));
+            }
             Change::TopicGone(id) => {
                 if let Some(topic) = view.by_id(*id) {
+                    self.recent.note(version, None);
                     self.topics.remove(topic.key());
                     self.dropping
                         .extend(topic.queues.iter().map(|queue| queue.0));
@@ -97,12 +106,12 @@ impl State {
                 return Ok(());
             }
         }
-        self.version = (self.version.0 + 1, at.max(self.version.1));
+        self.version = (version, at.max(self.version.1));
         view.set_version(self.version);
         Ok(())
     }
 
-    fn put(&mut self, topic: Topic, view: &View) {
+    fn put(&mut self, topic: Topic, view: &View) -> Arc<Topic> {
         let top = topic.queues.iter().map(|queue| queue.0).max().unwrap_or(0);
         self.next_queue = self.next_queue.max(top.saturating_add(1));
         let topic = Arc::new(topic);
@@ -116,6 +125,7 @@ impl State {
             *self.alike.entry(alike(name)).or_insert(0) += 1;
         }
         view.put(&topic);
+        topic
     }
 
     fn unlike(&mut self, topic: &Topic) {
@@ -169,6 +179,7 @@ impl State {
         }
         state.next_queue = state.next_queue.max(image.next_queue);
         state.version = (image.version, Timestamp(image.changed));
+        state.recent = Recent::starting(image.version);
         view.set_version(state.version);
         Ok(state)
     }

@@ -1,6 +1,6 @@
 //! Which entries and records a native reader gets: tags, transactions, limits. Pure.
 
-use super::{Filter, Messages};
+use super::{Filter, Messages, Portion};
 use bytes::Bytes;
 use twinmq_records::translate::Translated;
 use twinmq_store::{Aborted, Flags, Kind, Page, QueueOffset, Row, Stored};
@@ -38,33 +38,46 @@ pub(super) fn is_aborted(stored: &Stored, aborted: &[Aborted]) -> bool {
 /// Messages picked so far.
 pub(super) struct Picked<'a> {
     from: QueueOffset,
-    count_max: u32,
-    bytes_max: usize,
+    portion: Portion,
     filter: &'a Filter,
     chunks: Vec<Bytes>,
     count: u32,
     bytes: usize,
     /// Set when a limit ended the reading inside the page.
     stopped: Option<QueueOffset>,
+    /// Messages longer than any that the reader takes: how many, the first and its length.
+    too_long: u64,
+    first_too_long: Option<(QueueOffset, usize)>,
 }
 
 impl<'a> Picked<'a> {
-    pub(super) fn new(
-        from: QueueOffset,
-        count_max: u32,
-        bytes_max: u32,
-        filter: &'a Filter,
-    ) -> Self {
+    pub(super) fn new(from: QueueOffset, portion: Portion, filter: &'a Filter) -> Self {
         Self {
             from,
-            count_max: count_max.max(1),
-            bytes_max: bytes_max as usize,
+            portion,
             filter,
             chunks: Vec::new(),
             count: 0,
             bytes: 0,
             stopped: None,
+            too_long: 0,
+            first_too_long: None,
         }
+    }
+
+    /// How many messages were too long for the reader, the first of them and its bytes.
+    pub(super) fn passed_over(&self) -> Option<(u64, (QueueOffset, usize))> {
+        Some((self.too_long, self.first_too_long?))
+    }
+
+    /// Whether a message is longer than any that the reader takes.
+    fn too_long(&mut self, bytes: usize, at: QueueOffset) -> bool {
+        let too_long = bytes > self.portion.message_bytes as usize;
+        if too_long {
+            self.too_long += 1;
+            self.first_too_long.get_or_insert((at, bytes));
+        }
+        too_long
     }
 
     /// Whether nothing has been picked.
@@ -80,7 +93,8 @@ impl<'a> Picked<'a> {
     /// Whether one more message of this size may come; else the reading stops at `at`.
     fn room(&mut self, bytes: usize, at: QueueOffset) -> bool {
         let room = self.count == 0
-            || (self.count < self.count_max && self.bytes.saturating_add(bytes) <= self.bytes_max);
+            || (self.count < self.portion.messages
+                && self.bytes.saturating_add(bytes) <= self.portion.bytes as usize);
         if !room {
             self.stopped = Some(at);
         }
@@ -89,6 +103,9 @@ impl<'a> Picked<'a> {
 
     /// Takes a message entry, which the row filter let through. False: stop.
     pub(super) fn message(&mut self, stored: &Stored) -> bool {
+        if self.too_long(stored.payload.len(), stored.header.base) {
+            return true;
+        }
         if !self.room(stored.payload.len(), stored.header.base) {
             return false;
         }
@@ -115,6 +132,9 @@ impl<'a> Picked<'a> {
                 continue;
             }
             let length = record.end - record.start;
+            if self.too_long(length, offset) {
+                continue;
+            }
             if !self.room(length, offset) {
                 more = false;
                 break;

@@ -1,7 +1,7 @@
 //! The heartbeat (34), RocketMQ's `HeartbeatData`, and CHECK_CLIENT_CONFIG (46). C++ sends enums as
-//! numbers, `subVersion` as text, and leaves `expressionType` out.
+//! numbers, `subVersion` as text, and leaves `expressionType` out; Go sends `codeSet` as texts.
 
-use super::{boolean, number, or_default, text, wire_enum};
+use super::{boolean, number, numbers, or_default, text, wire_enum};
 use serde::{Deserialize, Serialize};
 
 wire_enum! {
@@ -54,8 +54,8 @@ pub struct SubscriptionData {
     /// Historic.
     #[serde(deserialize_with = "boolean")]
     pub class_filter_mode: bool,
-    /// Hashes of the tags.
-    #[serde(deserialize_with = "or_default")]
+    /// Hashes of the tags; Go sends them as texts.
+    #[serde(deserialize_with = "numbers")]
     pub code_set: Vec<i32>,
     /// TAG or SQL92.
     #[serde(deserialize_with = "expression_type")]
@@ -174,7 +174,9 @@ mod tests {
     fn reads_java_and_cpp_heartbeats() {
         let java = br#"{"clientID":"10.0.0.9@1","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","consumeType":"CONSUME_PASSIVELY","groupName":"g","messageModel":"CLUSTERING","subscriptionDataSet":[{"classFilterMode":false,"codeSet":[2598919],"expressionType":"TAG","subString":"TagA","subVersion":1700000000000,"tagsSet":["TagA"],"topic":"t"}],"unitMode":false}],"heartbeatFingerprint":0,"producerDataSet":[{"groupName":"pg"}],"withoutSub":false}"#;
         let cpp = br#"{"clientID":"10.0.0.9@1","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"g","messageModel":1,"subscriptionDataSet":[{"codeSet":[2598919],"subString":"TagA","subVersion":"1700000000000","tagsSet":["TagA"],"topic":"t"}]}],"producerDataSet":[{"groupName":"pg"}]}"#;
+        let go = br#"{"clientID":"10.0.0.9@1","producerDataSet":[{"groupName":"pg"}],"consumerDataSet":[{"groupName":"g","consumeType":"CONSUME_PASSIVELY","messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_FIRST_OFFSET","subscriptionDataSet":[{"classFilterMode":false,"topic":"t","subString":"TagA","tagsSet":["TagA"],"codeSet":["2598919"],"subVersion":1700000000000,"expressionType":"TAG"}],"unitMode":false}]}"#;
         let java: HeartbeatData = json::read(java).unwrap();
+        assert_eq!(java, json::read(go).unwrap());
         assert_eq!(java, json::read(cpp).unwrap());
         assert_eq!(
             java.consumer_data_set[0].consume_from_where,

@@ -115,6 +115,14 @@ where
     deserializer.deserialize_any(Number(PhantomData))
 }
 
+/// Takes a list of numbers, any of them as text, or null (empty).
+pub(crate) fn numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<i32>, D::Error> {
+    #[derive(Deserialize)]
+    struct One(#[serde(deserialize_with = "number")] i32);
+    let all = Option::<Vec<One>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(all.into_iter().map(|One(number)| number).collect())
+}
+
 /// Takes a boolean, one as text, a number, or null (false).
 pub(crate) fn boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     struct Boolean;

@@ -1,5 +1,5 @@
 //! Arbitrary bytes as a log file: walking it never panics, never loops, and every entry it shows
-//! lies inside the file. `cargo +nightly fuzz run entry` in store/fuzz.
+//! lies inside the file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

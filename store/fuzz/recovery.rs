@@ -1,5 +1,5 @@
 //! A store that was written, then damaged at arbitrary places: opening it either refuses or gives a
-//! store that appends and reads. `cargo +nightly fuzz run recovery` in store/fuzz.
+//! store that appends and reads.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,5 @@
 //! Arbitrary pages as an index run: opening, checking and every lookup that checking makes never
 //! panic. The sums of the pages are mended, so that the fuzzer gets past them.
-//! `cargo +nightly fuzz run index_run` in store/fuzz.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -87,7 +87,7 @@ impl Node {
             .append(true)
             .open(self.log())?;
         let arguments = std::fs::read_to_string(self.home.join("arguments"))?;
-// As a service begins: with few file descriptors, more of them allowed.
+        // As a service begins: with few file descriptors, more of them allowed.
         let child = Command::new("sh")
             .args(["-c", "ulimit -Sn 1024 && exec \"$0\" \"$@\""])
             .arg(binary)

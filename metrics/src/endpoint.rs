@@ -10,9 +10,13 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+/// Within this a request that is whole is answered; a stop waits no longer.
+const ANSWERED: Duration = Duration::from_secs(1);
 
 /// Called before each scrape, to set gauges that nobody keeps up to date otherwise.
 pub type BeforeScrape = Arc<dyn Fn() + Send + Sync>;
@@ -84,11 +88,17 @@ impl Endpoint {
         self.address
     }
 
-    /// Ends it and waits.
+    /// Ends it and waits until the requests under way are answered, but not for a peer that does not
+    /// finish its request or does not read its answer: its connection ends with the runtime.
     pub async fn close(mut self) {
         drop(self.stop.take());
-        if let Err(error) = (&mut self.task).await {
-            tracing::warn!(%error, "the HTTP endpoint ended badly");
+        match tokio::time::timeout(ANSWERED, &mut self.task).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the HTTP endpoint ended badly"),
+            Err(_) => {
+                self.task.abort();
+                tracing::info!("HTTP connections with an unfinished request are given up");
+            }
         }
     }
 }
@@ -172,6 +182,21 @@ mod tests {
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
         assert!(get(address, "/other").await.starts_with("HTTP/1.1 404"));
         endpoint.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_never_finishes_its_request_does_not_keep_it_from_closing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
+        let (registry, ready) = (Registry::new(), Readiness::default());
+        let endpoint = Endpoint::start(listener, registry, ready, Arc::new(|| {})).expect("starts");
+        let connecting = tokio::net::TcpStream::connect(endpoint.address());
+        let mut peer = connecting.await.expect("connects");
+        peer.write_all(b"GE").await.expect("writes");
+        // It is served only after a later peer was.
+        get(endpoint.address(), "/healthz").await;
+        tokio::time::timeout(Duration::from_secs(10), endpoint.close())
+            .await
+            .expect("closes");
     }
 
     #[test]

@@ -73,6 +73,7 @@ public class RocketClient {
         DefaultMQProducer p = new DefaultMQProducer("compat-producer");
         p.setNamesrvAddr(a[1]);
         p.setSendMsgTimeout(10000);
+        p.setMqClientApiTimeout(10000); // 3 s for the route is little where the tests have one core of many
         p.setMaxMessageSize(8 << 20);
         p.start();
         List<String> lines = Files.readAllLines(Path.of(a[3]));

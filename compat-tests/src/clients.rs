@@ -6,6 +6,7 @@
 
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::HashMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{LazyLock, Mutex};
@@ -51,6 +52,11 @@ struct Program {
 }
 
 impl Client {
+    /// The client with which Kafka topics are made and groups looked at.
+    pub const KAFKA_TOOLS: Self = Self::JavaKafka("4.3.1");
+    /// The same for RocketMQ; `mqadmin` comes with it.
+    pub const ROCKET_TOOLS: Self = Self::JavaRocket("5.3.3");
+
     /// A short name for scenario names.
     #[must_use]
     pub fn name(self) -> String {
@@ -105,7 +111,16 @@ impl Client {
     /// The program cannot be prepared or started.
     pub fn start(self, arguments: &[&str]) -> Result<Running> {
         let program = prepared(self)?;
-        Running::start(&program.words, arguments)
+        Running::start(&program.words, arguments, Stdio::null())
+    }
+
+    /// Starts one verb that reads what [`Running::feed`] gives it.
+    ///
+    /// # Errors
+    /// As [`Client::start`].
+    pub fn start_fed(self, arguments: &[&str]) -> Result<Running> {
+        let program = prepared(self)?;
+        Running::start(&program.words, arguments, Stdio::piped())
     }
 }
 
@@ -118,7 +133,7 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(words: &[String], arguments: &[&str]) -> Result<Self> {
+    fn start(words: &[String], arguments: &[&str], input: Stdio) -> Result<Self> {
         let dir = crate::work().join("output");
         std::fs::create_dir_all(&dir)?;
         let output = dir.join(format!("{}-{}", std::process::id(), rand::random::<u64>()));
@@ -127,7 +142,7 @@ impl Running {
         let child = Command::new(first)
             .args(rest)
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
@@ -137,6 +152,15 @@ impl Running {
             output,
             began: Instant::now(),
         })
+    }
+
+    /// Writes to its input, which must have been asked for at its start.
+    ///
+    /// # Errors
+    /// It has no input, or has ended.
+    pub fn feed(&mut self, text: &[u8]) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("a fed program")?;
+        input.write_all(text).context("feeding a program")
     }
 
     /// What it has printed so far.
@@ -179,11 +203,12 @@ impl Running {
         let _ = self.child.wait();
     }
 
-    /// Waits for its end.
+    /// Ends its input, if it has one, and waits for its end.
     ///
     /// # Errors
     /// It takes longer than fifteen minutes.
     pub fn wait(mut self) -> Result<Ran> {
+        drop(self.child.stdin.take());
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Ran {
@@ -213,11 +238,11 @@ impl Drop for Running {
 /// # Errors
 /// As [`Client::run`].
 pub fn mqadmin(arguments: &[&str]) -> Result<String> {
-    let program = prepared(Client::JavaRocket("5.3.3"))?;
+    let program = prepared(Client::ROCKET_TOOLS)?;
     let mut words = program.words;
     words.pop();
     words.push("org.apache.rocketmq.tools.command.MQAdminStartup".to_owned());
-    let ran = Running::start(&words, arguments)?.wait()?;
+    let ran = Running::start(&words, arguments, Stdio::null())?.wait()?;
     ensure!(ran.success, "mqadmin {arguments:?} failed:\n{}", ran.output);
     Ok(ran.output)
 }

@@ -3,7 +3,7 @@
 
 use crate::Node;
 use crate::clients::Client;
-use crate::lines::{At, KafkaRecord, NativeMessage, read_kafka, read_native, read_sent};
+use crate::lines::{self, At, KafkaRecord, NativeMessage, read_sent};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -62,7 +62,7 @@ fn kafka_to_native(
         "compression.type=lz4",
     ])?;
     let sent = read_sent(sent.as_ref())?;
-    let source = crate::lines::read_input_kafka(input.as_ref())?;
+    let source = lines::read_input_kafka(input.as_ref())?;
     ensure!(
         sent.len() == rows && source.len() == rows,
         "{} of {rows} rows sent",
@@ -84,7 +84,7 @@ fn kafka_to_native(
         got,
         "orderly",
     ])?;
-    let read = read_native(got.as_ref())?;
+    let read = lines::read::<NativeMessage>(got.as_ref())?;
     let mut tally = Tally {
         records: 0,
         checksum: 0,
@@ -122,13 +122,13 @@ fn native_to_kafka(
         "send",
         &node.nameserver(),
         "flights-native",
-        "sync",
         input,
         sent,
+        "sync",
         "16",
     ])?;
     let sent = read_sent(sent.as_ref())?;
-    let source = crate::lines::read_input_native(input.as_ref())?;
+    let source = lines::read_input_native(input.as_ref())?;
     ensure!(
         sent.len() == rows && source.len() == rows,
         "{} of {rows} rows sent",
@@ -151,7 +151,7 @@ fn native_to_kafka(
         "300",
         got,
     ])?;
-    let read = read_kafka(got.as_ref())?;
+    let read = lines::read::<KafkaRecord>(got.as_ref())?;
     let mut tally = Tally {
         records: 0,
         checksum: 0,

@@ -2,7 +2,8 @@
 //!
 //! [`Node`] starts, stops and kills the broker; [`clients`] prepares the client programs under
 //! `target/compat` and runs them; [`lines`] is the format in which records go to them and come back,
-//! so that everything is judged here, in one place. Nothing of this crate is linked into the product.
+//! so that everything is judged here, in one place. [`topic`] has the steps that scenarios are made of,
+//! [`scenarios`] those that every client goes through. Nothing of this crate is linked into the product.
 
 pub mod clients;
 pub mod crash;
@@ -10,7 +11,9 @@ pub mod flights;
 pub mod lines;
 pub mod node;
 pub mod sample;
+pub mod scenarios;
 pub mod suite;
+pub mod topic;
 
 pub use node::Node;
 

@@ -111,55 +111,46 @@ fn coded(bytes: Option<&[u8]>) -> String {
     bytes.map_or_else(|| "-".to_owned(), encode)
 }
 
-/// Writes Kafka records for a client; `partition` chooses one per record, or leaves it to the client.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_kafka(
-    path: &Path,
-    records: &[KafkaRecord],
-    partition: impl Fn(usize) -> Option<u32>,
-) -> Result<()> {
-    let mut out = String::new();
-    for (place, record) in records.iter().enumerate() {
-        let to = partition(place).map_or_else(|| "-".to_owned(), |p| p.to_string());
-        let headers: Vec<String> = record
-            .headers
-            .iter()
-            .map(|(name, value)| format!("{name}={}", coded(value.as_deref())))
-            .collect();
-        let (key, value) = (coded(record.key.as_deref()), coded(record.value.as_deref()));
-        out.push_str(&format!("{to}\t{key}\t{value}\t{}\n", headers.join(",")));
-    }
-    std::fs::write(path, out).with_context(|| path.display().to_string())
+/// A record as a line.
+pub trait Line: Sized {
+    /// The line that a client is given, without its end; `queue` chooses the queue, or leaves it to
+    /// the client.
+    fn line(&self, queue: Option<u32>) -> String;
+
+    /// Takes apart a line that a client wrote about what it consumed.
+    ///
+    /// # Errors
+    /// Not in the format.
+    fn parse(line: &str) -> Result<At<Self>>;
 }
 
-/// Writes RocketMQ messages for a client; `queue` chooses one per message.
+/// Writes records for a client; `queue` chooses one per record, or leaves it to the client.
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn write_native(
+pub fn write<R: Line>(
     path: &Path,
-    messages: &[NativeMessage],
+    records: &[R],
     queue: impl Fn(usize) -> Option<u32>,
 ) -> Result<()> {
-    let mut out = String::new();
-    for (place, message) in messages.iter().enumerate() {
-        let to = queue(place).map_or_else(|| "-".to_owned(), |q| q.to_string());
-        let properties: Vec<String> = message
-            .properties
-            .iter()
-            .map(|(name, value)| format!("{name}={}", encode(value.as_bytes())))
-            .collect();
-        let tags = coded(message.tags.as_deref().map(str::as_bytes));
-        let keys = coded(message.keys.as_deref().map(str::as_bytes));
-        out.push_str(&format!(
-            "{to}\t{tags}\t{keys}\t{}\t{}\n",
-            encode(&message.body),
-            properties.join(",")
-        ));
-    }
-    std::fs::write(path, out).with_context(|| path.display().to_string())
+    let lines = records.iter().enumerate();
+    let lines: Vec<String> = lines
+        .map(|(place, record)| record.line(queue(place)) + "\n")
+        .collect();
+    std::fs::write(path, lines.concat()).with_context(|| path.display().to_string())
+}
+
+/// Reads what a client consumed. A last line without its end is still being written, and left out.
+///
+/// # Errors
+/// The file is not there or not in the format.
+pub fn read<R: Line>(path: &Path) -> Result<Vec<At<R>>> {
+    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let whole = text.rfind('\n').and_then(|end| text.get(..end));
+    whole.map_or_else(
+        || Ok(Vec::new()),
+        |text| text.lines().map(R::parse).collect(),
+    )
 }
 
 /// Reads a client's send results, in input order.
@@ -173,21 +164,12 @@ pub fn read_sent(path: &Path) -> Result<Vec<Sent>> {
             let fields: Vec<&str> = line.split('\t').collect();
             match fields.as_slice() {
                 ["!", error @ ..] => Ok(Err(error.join(" "))),
-                ["null"] => Ok(Err("no answer".to_owned())),
+                ["null" | "-"] => Ok(Err("no answer".to_owned())),
                 [queue, offset, ..] => Ok(Ok((queue.parse().ok(), offset.parse()?))),
                 _ => bail!("send result {line:?}"),
             }
         })
         .collect()
-}
-
-/// Reads what a Kafka client consumed.
-///
-/// # Errors
-/// The file is not there or not in the format.
-pub fn read_kafka(path: &Path) -> Result<Vec<At<KafkaRecord>>> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    text.lines().map(kafka_line).collect()
 }
 
 /// Reads back the input lines of a Kafka client.
@@ -198,7 +180,7 @@ pub fn read_input_kafka(path: &Path) -> Result<Vec<KafkaRecord>> {
     let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     text.lines()
         .map(|line| {
-            Ok(kafka_line(&format!(
+            Ok(KafkaRecord::parse(&format!(
                 "0\t0{}\t0",
                 line.strip_prefix('-').unwrap_or(line)
             ))?
@@ -216,79 +198,109 @@ pub fn read_input_native(path: &Path) -> Result<Vec<NativeMessage>> {
     text.lines()
         .map(|line| {
             let rest = line.split_once('\t').map_or("", |(_, rest)| rest);
-            Ok(native_line(&format!("0\t0\t{rest}\t-\t0\t0"))?.record)
+            Ok(NativeMessage::parse(&format!("0\t0\t{rest}\t-\t0\t0"))?.record)
         })
         .collect()
 }
 
-fn kafka_line(line: &str) -> Result<At<KafkaRecord>> {
-    let fields: Vec<&str> = line.split('\t').collect();
-    let [partition, offset, key, value, headers, time] = fields.as_slice() else {
-        bail!("consumed line {line:?}");
-    };
-    let mut read = Vec::new();
-    for header in headers.split(',').filter(|header| !header.is_empty()) {
-        let (name, value) = header.split_once('=').context("a header without =")?;
-        read.push((name.to_owned(), nullable(value)?));
-    }
-    Ok(At {
-        queue: partition.parse()?,
-        offset: offset.parse()?,
-        record: KafkaRecord {
-            key: nullable(key)?,
-            value: nullable(value)?,
-            headers: read,
-        },
-        reconsumed: 0,
-        time: time.parse()?,
-    })
+fn queue_or_none(queue: Option<u32>) -> String {
+    queue.map_or_else(|| "-".to_owned(), |queue| queue.to_string())
 }
 
-/// Reads what a RocketMQ client consumed.
-///
-/// # Errors
-/// The file is not there or not in the format.
-pub fn read_native(path: &Path) -> Result<Vec<At<NativeMessage>>> {
-    let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    text.lines().map(native_line).collect()
+impl Line for KafkaRecord {
+    fn line(&self, queue: Option<u32>) -> String {
+        let headers: Vec<String> = self
+            .headers
+            .iter()
+            .map(|(name, value)| format!("{name}={}", coded(value.as_deref())))
+            .collect();
+        format!(
+            "{}\t{}\t{}\t{}",
+            queue_or_none(queue),
+            coded(self.key.as_deref()),
+            coded(self.value.as_deref()),
+            headers.join(",")
+        )
+    }
+
+    fn parse(line: &str) -> Result<At<Self>> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [partition, offset, key, value, headers, time] = fields.as_slice() else {
+            bail!("consumed line {line:?}");
+        };
+        let mut read = Vec::new();
+        for header in headers.split(',').filter(|header| !header.is_empty()) {
+            let (name, value) = header.split_once('=').context("a header without =")?;
+            read.push((name.to_owned(), nullable(value)?));
+        }
+        Ok(At {
+            queue: partition.parse()?,
+            offset: offset.parse()?,
+            record: Self {
+                key: nullable(key)?,
+                value: nullable(value)?,
+                headers: read,
+            },
+            reconsumed: 0,
+            time: time.parse()?,
+        })
+    }
 }
 
-fn native_line(line: &str) -> Result<At<NativeMessage>> {
-    let fields: Vec<&str> = line.split('\t').collect();
-    let [
-        queue,
-        offset,
-        tags,
-        keys,
-        body,
-        properties,
-        _id,
-        reconsumed,
-        time,
-    ] = fields.as_slice()
-    else {
-        bail!("consumed line {line:?}");
-    };
-    let mut read = BTreeMap::new();
-    for property in properties
-        .split(',')
-        .filter(|property| !property.is_empty())
-    {
-        let (name, value) = property.split_once('=').context("a property without =")?;
-        read.insert(name.to_owned(), string(value)?.unwrap_or_default());
+impl Line for NativeMessage {
+    fn line(&self, queue: Option<u32>) -> String {
+        let properties: Vec<String> = self
+            .properties
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode(value.as_bytes())))
+            .collect();
+        format!(
+            "{}\t{}\t{}\t{}\t{}",
+            queue_or_none(queue),
+            coded(self.tags.as_deref().map(str::as_bytes)),
+            coded(self.keys.as_deref().map(str::as_bytes)),
+            encode(&self.body),
+            properties.join(",")
+        )
     }
-    Ok(At {
-        queue: queue.parse()?,
-        offset: offset.parse()?,
-        record: NativeMessage {
-            tags: string(tags)?,
-            keys: string(keys)?,
-            body: nullable(body)?.unwrap_or_default(),
-            properties: read,
-        },
-        reconsumed: reconsumed.parse()?,
-        time: time.parse()?,
-    })
+
+    fn parse(line: &str) -> Result<At<Self>> {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [
+            queue,
+            offset,
+            tags,
+            keys,
+            body,
+            properties,
+            _id,
+            reconsumed,
+            time,
+        ] = fields.as_slice()
+        else {
+            bail!("consumed line {line:?}");
+        };
+        let mut read = BTreeMap::new();
+        for property in properties
+            .split(',')
+            .filter(|property| !property.is_empty())
+        {
+            let (name, value) = property.split_once('=').context("a property without =")?;
+            read.insert(name.to_owned(), string(value)?.unwrap_or_default());
+        }
+        Ok(At {
+            queue: queue.parse()?,
+            offset: offset.parse()?,
+            record: Self {
+                tags: string(tags)?,
+                keys: string(keys)?,
+                body: nullable(body)?.unwrap_or_default(),
+                properties: read,
+            },
+            reconsumed: reconsumed.parse()?,
+            time: time.parse()?,
+        })
+    }
 }
 
 #[cfg(test)]

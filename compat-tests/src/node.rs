@@ -80,16 +80,17 @@ impl Node {
     /// It does not become ready; the end of its log is in the message.
     pub fn start_again(&mut self) -> Result<Duration> {
         ensure!(self.child.is_none(), "the node is still running");
+        let binary = binary()?;
         let began = Instant::now();
         let log = std::fs::File::options()
             .create(true)
             .append(true)
             .open(self.log())?;
         let arguments = std::fs::read_to_string(self.home.join("arguments"))?;
-        // As a service begins: with few file descriptors, more of them allowed.
+// As a service begins: with few file descriptors, more of them allowed.
         let child = Command::new("sh")
             .args(["-c", "ulimit -Sn 1024 && exec \"$0\" \"$@\""])
-            .arg(binary()?)
+            .arg(binary)
             .arg("server")
             .args(["--data-dir".as_ref(), self.data().as_os_str()])
             .args(arguments.lines())
@@ -226,6 +227,20 @@ impl Node {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
+    }
+
+    /// The value of a metric; `name` includes its labels.
+    ///
+    /// # Errors
+    /// The port does not answer, or has no such metric.
+    pub fn metric(&self, name: &str) -> Result<u64> {
+        let answer = self.get("/metrics")?;
+        let value = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(value
+            .with_context(|| format!("no metric {name}"))?
+            .parse()?)
     }
 }
 

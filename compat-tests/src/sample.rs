@@ -2,7 +2,8 @@
 
 use crate::lines::{At, KafkaRecord, NativeMessage, Sent};
 use anyhow::{Context as _, Result, ensure};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Debug;
 
 /// `count` Kafka records of many kinds: keys, no keys, empty and null values, headers with repeats,
 /// null and binary values. `tag` makes them unique.
@@ -96,7 +97,25 @@ pub fn judge_native(
     messages: &[NativeMessage],
     read: &[At<NativeMessage>],
 ) -> Result<()> {
-    let by_place = places(read)?;
+    places(read)?;
+    judge_native_kept(sent, messages, read)?;
+    same_bodies(messages, read)
+}
+
+/// As [`judge_native`], but a message may have been read more than once, and one whose
+/// acknowledgement was lost may have been sent again.
+///
+/// # Errors
+/// The first difference.
+pub fn judge_native_kept(
+    sent: &[Sent],
+    messages: &[NativeMessage],
+    read: &[At<NativeMessage>],
+) -> Result<()> {
+    let mut by_offset: HashMap<u64, Vec<&At<NativeMessage>>> = HashMap::new();
+    for at in read {
+        by_offset.entry(at.offset).or_default().push(at);
+    }
     ensure!(
         sent.len() == messages.len(),
         "{} results for {} messages",
@@ -107,14 +126,33 @@ pub fn judge_native(
         let (queue, offset) = sent
             .as_ref()
             .map_err(|error| anyhow::anyhow!("message {place}: {error}"))?;
-        let Some(queue) = queue else { continue };
-        let at = by_place
-            .get(&(*queue, *offset))
-            .with_context(|| format!("nothing at {queue}-{offset}"))?;
+        // The C++ client does not tell the queue: it is one of those at this offset.
+        let mut there = by_offset.get(offset).into_iter().flatten();
+        let at = there
+            .find(|at| queue.map_or(at.record.body == message.body, |queue| queue == at.queue))
+            .with_context(|| format!("message {place}: nothing at {queue:?}-{offset}"))?;
         same_message(message, &at.record)
-            .with_context(|| format!("message {place} at {queue}-{offset}"))?;
+            .with_context(|| format!("message {place} at {queue:?}-{offset}"))?;
     }
-    same_bodies(messages, read)
+    let bodies: HashSet<&[u8]> = messages.iter().map(|m| m.body.as_slice()).collect();
+    let foreign = read
+        .iter()
+        .find(|at| !bodies.contains(at.record.body.as_slice()));
+    ensure!(foreign.is_none(), "this was not sent: {foreign:?}");
+    Ok(())
+}
+
+/// What was read, each place once; a record that was read again must be the same.
+///
+/// # Errors
+/// A place where it was not.
+pub fn without_repeats<T: Clone + PartialEq + Debug>(read: &[At<T>]) -> Result<Vec<At<T>>> {
+    let mut places: HashMap<(u32, u64), &At<T>> = HashMap::with_capacity(read.len());
+    for at in read {
+        let first = places.entry((at.queue, at.offset)).or_insert(at);
+        ensure!(*first == at, "{first:?} was read again as {at:?}");
+    }
+    Ok(places.into_values().cloned().collect())
 }
 
 /// The same bodies, each as often as sent (for clients that do not tell where a message went).

@@ -4,13 +4,14 @@ use anyhow::{Context as _, Result, ensure};
 use std::process::ExitCode;
 use twinmq_compat_tests::Node;
 use twinmq_compat_tests::clients::Client;
-use twinmq_compat_tests::lines;
+use twinmq_compat_tests::lines::{KafkaRecord, NativeMessage};
 use twinmq_compat_tests::sample;
 use twinmq_compat_tests::suite::Suite;
+use twinmq_compat_tests::topic::Topic;
 
-const KAFKA: Client = Client::JavaKafka("4.3.1");
+const KAFKA: Client = Client::KAFKA_TOOLS;
 const LIBRDKAFKA: Client = Client::PythonKafka;
-const ROCKET: Client = Client::JavaRocket("5.3.3");
+const ROCKET: Client = Client::ROCKET_TOOLS;
 const OLD_ROCKET: Client = Client::JavaRocket("4.9.8");
 const CPP: Client = Client::PythonRocket;
 
@@ -53,34 +54,23 @@ fn main() -> ExitCode {
     suite.run()
 }
 
+/// One topic, as the clients of each protocol know it.
+fn both(
+    node: &Node,
+    name: &str,
+    queues: u32,
+) -> Result<(Topic<KafkaRecord>, Topic<NativeMessage>)> {
+    Ok((Topic::create(node, name, queues)?, Topic::of(node, name)))
+}
+
 fn kafka_to_native(writer: Client, reader: Client, codec: &str) -> Result<()> {
     let node = Node::start()?;
-    KAFKA.run(&["create", &node.kafka(), "crossing", "2"])?;
+    let (kafka, native) = both(&node, "crossing", 2)?;
     let records = sample::kafka(400, "x");
-    let (input, sent) = (node.file("in"), node.file("sent").display().to_string());
-    lines::write_kafka(&input, &records, |_| None)?;
-    let codec = format!("compression.type={codec}");
-    writer.run(&[
-        "produce",
-        &node.kafka(),
-        "crossing",
-        &input.display().to_string(),
-        &sent,
-        &codec,
-    ])?;
-    let got = node.file("got").display().to_string();
-    reader.run(&[
-        "consume",
-        &node.nameserver(),
-        "crossing",
-        "readers",
-        "400",
-        "60",
-        &got,
-    ])?;
-    let read = lines::read_native(got.as_ref())?;
+    let sent = kafka.send(writer, &records, &[&format!("compression.type={codec}")])?;
+    let read = native.consume(reader, "readers", records.len(), &[])?;
     let places = sample::places(&read)?;
-    for (sent, record) in lines::read_sent(sent.as_ref())?.iter().zip(&records) {
+    for (sent, record) in sent.iter().zip(&records) {
         let (queue, offset) = sent.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
         let at = places
             .get(&(queue.context("a partition")?, *offset))
@@ -94,16 +84,14 @@ fn kafka_to_native(writer: Client, reader: Client, codec: &str) -> Result<()> {
             at.record.keys.as_deref().map(str::as_bytes) == record.key.as_deref(),
             "key and KEYS differ at {offset}"
         );
-        if reader != CPP {
-            let number = record
-                .headers
-                .first()
-                .and_then(|(_, value)| value.as_deref());
-            ensure!(
-                at.record.properties.get("number").map(String::as_bytes) == number,
-                "header and property differ"
-            );
-        }
+        let number = record
+            .headers
+            .first()
+            .and_then(|(_, value)| value.as_deref());
+        ensure!(
+            at.record.properties.get("number").map(String::as_bytes) == number,
+            "header and property differ"
+        );
     }
     ensure!(
         read.len() == records.len(),
@@ -116,32 +104,13 @@ fn kafka_to_native(writer: Client, reader: Client, codec: &str) -> Result<()> {
 
 fn native_to_kafka(writer: Client, reader: Client) -> Result<()> {
     let node = Node::start()?;
-    KAFKA.run(&["create", &node.kafka(), "crossing", "2"])?;
+    let (kafka, native) = both(&node, "crossing", 2)?;
     let mut messages = sample::native(300, "y");
     if let Some(large) = messages.get_mut(7) {
         large.body = b"compressed on the native side ".repeat(20_000);
     }
-    let (input, sent) = (node.file("in"), node.file("sent").display().to_string());
-    lines::write_native(&input, &messages, |_| None)?;
-    writer.run(&[
-        "send",
-        &node.nameserver(),
-        "crossing",
-        "sync",
-        &input.display().to_string(),
-        &sent,
-    ])?;
-    let got = node.file("got").display().to_string();
-    reader.run(&[
-        "consume",
-        &node.kafka(),
-        "crossing",
-        "readers",
-        "300",
-        "60",
-        &got,
-    ])?;
-    let read = lines::read_kafka(got.as_ref())?;
+    native.send(writer, &messages, &[])?;
+    let read = kafka.consume(reader, "readers", messages.len(), &[])?;
     ensure!(
         read.len() == messages.len(),
         "{} sent, {} read",
@@ -182,57 +151,18 @@ fn native_to_kafka(writer: Client, reader: Client) -> Result<()> {
 
 fn one_progress() -> Result<()> {
     let node = Node::start()?;
-    KAFKA.run(&["create", &node.kafka(), "relay", "1"])?;
-    let write = |tag: &str, count: usize| -> Result<()> {
-        let (input, sent) = (node.file("in"), node.file("sent").display().to_string());
-        lines::write_kafka(&input, &sample::kafka(count, tag), |_| None)?;
-        KAFKA.run(&[
-            "produce",
-            &node.kafka(),
-            "relay",
-            &input.display().to_string(),
-            &sent,
-        ])?;
-        Ok(())
-    };
-    let got = node.file("got").display().to_string();
-    write("one", 100)?;
-    KAFKA.run(&[
-        "consume",
-        &node.kafka(),
-        "relay",
-        "runners",
-        "100",
-        "60",
-        &got,
-    ])?;
-    write("two", 50)?;
-    ROCKET.run(&[
-        "consume",
-        &node.nameserver(),
-        "relay",
-        "runners",
-        "50",
-        "60",
-        &got,
-    ])?;
-    let read = lines::read_native(got.as_ref())?;
+    let (kafka, native) = both(&node, "relay", 1)?;
+    kafka.send(KAFKA, &sample::kafka(100, "one"), &[])?;
+    kafka.consume(KAFKA, "runners", 100, &[])?;
+    kafka.send(KAFKA, &sample::kafka(50, "two"), &[])?;
+    let read = native.consume(ROCKET, "runners", 50, &[])?;
     ensure!(
         read.len() == 50 && read.iter().all(|at| at.offset >= 100),
         "the native member started over: {}",
         read.len()
     );
-    write("three", 30)?;
-    KAFKA.run(&[
-        "consume",
-        &node.kafka(),
-        "relay",
-        "runners",
-        "30",
-        "60",
-        &got,
-    ])?;
-    let read = lines::read_kafka(got.as_ref())?;
+    kafka.send(KAFKA, &sample::kafka(30, "three"), &[])?;
+    let read = kafka.consume(KAFKA, "runners", 30, &[])?;
     ensure!(
         read.len() == 30 && read.iter().all(|at| at.offset >= 150),
         "the Kafka member started over: {}",
@@ -241,49 +171,29 @@ fn one_progress() -> Result<()> {
     Ok(())
 }
 
-fn tags_from_headers() -> Result<()> {
-    let node = Node::start()?;
-    KAFKA.run(&["create", &node.kafka(), "labels", "1"])?;
-    let mut records = sample::kafka(100, "z");
+/// Records whose values are "value 0", "value 1" and so on.
+fn numbered(count: usize) -> Vec<KafkaRecord> {
+    let mut records = sample::kafka(count, "z");
     for (number, record) in records.iter_mut().enumerate() {
         record.value = Some(format!("value {number}").into_bytes());
-        record.headers = vec![(
-            "TAGS".to_owned(),
-            Some(format!("T{}", number % 2).into_bytes()),
-        )];
     }
-    let (input, sent, got) = (
-        node.file("in"),
-        node.file("sent").display().to_string(),
-        node.file("got").display().to_string(),
-    );
-    lines::write_kafka(&input, &records, |_| None)?;
-    KAFKA.run(&[
-        "produce",
-        &node.kafka(),
-        "labels",
-        &input.display().to_string(),
-        &sent,
-    ])?;
-    ROCKET.run(&[
-        "consume",
-        &node.nameserver(),
-        "labels",
-        "readers",
-        "50",
-        "60",
-        &got,
-        "tags=T1",
-    ])?;
-    let read = lines::read_native(got.as_ref())?;
-    ensure!(
-        read.len() == 50
-            && read
-                .iter()
-                .all(|at| at.record.tags.as_deref() == Some("T1")),
-        "{} read",
-        read.len()
-    );
+    records
+}
+
+fn tags_from_headers() -> Result<()> {
+    let node = Node::start()?;
+    let (kafka, native) = both(&node, "labels", 1)?;
+    let mut records = numbered(100);
+    for (number, record) in records.iter_mut().enumerate() {
+        let tag = format!("T{}", number % 2).into_bytes();
+        record.headers = vec![("TAGS".to_owned(), Some(tag))];
+    }
+    kafka.send(KAFKA, &records, &[])?;
+    let read = native.consume(ROCKET, "readers", 50, &["tags=T1"])?;
+    let tagged = read
+        .iter()
+        .filter(|at| at.record.tags.as_deref() == Some("T1"));
+    ensure!(tagged.count() == 50 && read.len() == 50, "{read:?}");
     Ok(())
 }
 
@@ -291,38 +201,11 @@ fn kafka_record_sent_back() -> Result<()> {
     let node = Node::start_with(&[
         "broker.message_delay_level=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s",
     ])?;
-    KAFKA.run(&["create", &node.kafka(), "bounced", "1"])?;
-    let mut records = sample::kafka(6, "w");
-    for (number, record) in records.iter_mut().enumerate() {
-        record.value = Some(format!("value {number}").into_bytes());
-    }
-    let (input, sent, got) = (
-        node.file("in"),
-        node.file("sent").display().to_string(),
-        node.file("got").display().to_string(),
-    );
-    lines::write_kafka(&input, &records, |_| None)?;
-    KAFKA.run(&[
-        "produce",
-        &node.kafka(),
-        "bounced",
-        &input.display().to_string(),
-        &sent,
-    ])?;
-    ROCKET.run(&[
-        "consume",
-        &node.nameserver(),
-        "bounced",
-        "bouncers",
-        "6",
-        "60",
-        &got,
-        "failing=3",
-    ])?;
-    let mut bodies: Vec<Vec<u8>> = lines::read_native(got.as_ref())?
-        .into_iter()
-        .map(|at| at.record.body)
-        .collect();
+    let (kafka, native) = both(&node, "bounced", 1)?;
+    let records = numbered(6);
+    kafka.send(KAFKA, &records, &[])?;
+    let read = native.consume(ROCKET, "bouncers", records.len(), &["failing=3"])?;
+    let mut bodies: Vec<Vec<u8>> = read.into_iter().map(|at| at.record.body).collect();
     bodies.sort();
     let wanted: Vec<Vec<u8>> = records
         .into_iter()

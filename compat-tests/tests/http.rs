@@ -5,7 +5,8 @@ use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use twinmq_compat_tests::clients::{Client, on_path};
 use twinmq_compat_tests::suite::Suite;
-use twinmq_compat_tests::{Node, lines, sample};
+use twinmq_compat_tests::topic::Topic;
+use twinmq_compat_tests::{Node, sample};
 
 const KAFKA: Client = Client::PythonKafka;
 
@@ -30,28 +31,9 @@ fn main() -> ExitCode {
 
 fn loaded() -> Result<(Node, String)> {
     let node = Node::start()?;
-    let (input, sent, got) = (
-        node.file("in"),
-        node.file("sent").display().to_string(),
-        node.file("got").display().to_string(),
-    );
-    lines::write_kafka(&input, &sample::kafka(100, "m"), |_| None)?;
-    KAFKA.run(&[
-        "produce",
-        &node.kafka(),
-        "measured",
-        &input.display().to_string(),
-        &sent,
-    ])?;
-    KAFKA.run(&[
-        "consume",
-        &node.kafka(),
-        "measured",
-        "meters",
-        "100",
-        "60",
-        &got,
-    ])?;
+    let topic = Topic::of(&node, "measured");
+    topic.send(KAFKA, &sample::kafka(100, "m"), &[])?;
+    topic.consume(KAFKA, "meters", 100, &[])?;
     let answer = node.get("/metrics")?;
     let (_, body) = answer.split_once("\r\n\r\n").context("a body")?;
     let body = body.to_owned();

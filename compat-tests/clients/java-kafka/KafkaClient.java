@@ -17,7 +17,7 @@ import org.apache.kafka.common.serialization.*;
  * partition or "-", key, value, headers. Bytes are base64, null is "-"; headers are name=base64
  * joined by ",", a null header value is "name=-".
  *
- * produce  BOOTSTRAP TOPIC IN OUT [prop=value ...]   one line "partition offset" per record, in input order; "!" + error instead
+ * produce  BOOTSTRAP TOPIC IN OUT [pace.ms=N] [prop=value ...]   one line "partition offset" per record, in input order; "!" + error instead
  * consume  BOOTSTRAP TOPIC GROUP COUNT SECONDS OUT [prop=value ...]   partition offset key value headers timestamp
  * create   BOOTSTRAP TOPIC PARTITIONS [config=value ...]
  * delete   BOOTSTRAP TOPIC
@@ -70,6 +70,7 @@ public class KafkaClient {
         p.putIfAbsent("acks", "all");
         p.putIfAbsent("linger.ms", "5");
         p.putIfAbsent("max.request.size", "8000000");
+        Object pace = p.remove("pace.ms");
         String[] results;
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(p, new ByteArraySerializer(), new ByteArraySerializer());
              BufferedReader in = Files.newBufferedReader(Path.of(a[3]));
@@ -85,6 +86,7 @@ public class KafkaClient {
                     r.headers().add(h.substring(0, e), bytes(h.substring(e + 1)));
                 }
                 sent.add(producer.send(r));
+                if (pace != null) Thread.sleep(Long.parseLong((String) pace));
                 if (sent.size() == 20000) { drain(sent, out); }
             }
             drain(sent, out);

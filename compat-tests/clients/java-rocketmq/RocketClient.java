@@ -14,9 +14,9 @@ import org.apache.rocketmq.common.message.*;
  * selector or "-", tags, keys, body, properties; they go out as lines of: queue, offset, tags, keys,
  * body, properties, message id, reconsume times, born time. Bytes are base64, null is "-".
  *
- * send     NAMESRV TOPIC MODE(sync|async|oneway|batch) IN OUT [threads]   one line "queue offset status msgId" per message, "!" + error instead
- * consume  NAMESRV TOPIC GROUP COUNT SECONDS OUT [tags=EXPR] [orderly] [failing=N] [from=last] [instance=NAME]
- * litepull NAMESRV TOPIC GROUP COUNT SECONDS OUT
+ * send     NAMESRV TOPIC IN OUT [MODE(sync|steady|async|oneway|batch) [threads]]   steady: slowly, each until it is acknowledged; one line "queue offset status msgId" per message, "!" + error instead
+ * consume  NAMESRV TOPIC GROUP COUNT SECONDS OUT [tags=EXPR] [orderly] [failing=N] [from=last] [maxretry=N]
+ * consume  NAMESRV TOPIC GROUP COUNT SECONDS OUT litepull
  * offsets  NAMESRV TOPIC GROUP     "queue committed min max"
  * load     NAMESRV TOPIC GROUP READ_TOPICS ACKS READS   sends and consumes until killed; appends each acknowledged
  *          message and each message read to its file
@@ -34,8 +34,7 @@ public class RocketClient {
         System.setProperty("rocketmq.client.logUseSlf4j", "true");
         switch (a[0]) {
             case "send" -> send(a);
-            case "consume" -> consume(a);
-            case "litepull" -> litepull(a);
+            case "consume" -> { if (a.length > 7 && a[7].equals("litepull")) litepull(a); else consume(a); }
             case "offsets" -> offsets(a);
             case "load" -> load(a);
             default -> throw new IllegalArgumentException(a[0]);
@@ -76,10 +75,21 @@ public class RocketClient {
         p.setSendMsgTimeout(10000);
         p.setMaxMessageSize(8 << 20);
         p.start();
-        List<String> lines = Files.readAllLines(Path.of(a[4]));
+        List<String> lines = Files.readAllLines(Path.of(a[3]));
         String[] results = new String[lines.size()];
+        String mode = a.length > 5 ? a[5] : "sync";
         int threads = a.length > 6 ? Integer.parseInt(a[6]) : 1;
-        switch (a[3]) {
+        switch (mode) {
+            case "steady" -> {
+                long end = System.currentTimeMillis() + 60000;
+                for (int i = 0; i < results.length; i++) {
+                    String[] f = lines.get(i).split("\t", -1);
+                    while (results[i] == null) {
+                        try { results[i] = line(one(p, f, message(a[2], f))); Thread.sleep(1); }
+                        catch (Exception e) { if (System.currentTimeMillis() > end) results[i] = "!\t" + oneLine(e); else Thread.sleep(50); }
+                    }
+                }
+            }
             case "sync" -> {
                 ExecutorService pool = Executors.newFixedThreadPool(threads);
                 for (int t = 0; t < threads; t++) {
@@ -123,9 +133,9 @@ public class RocketClient {
                     for (int j = 0; j < some.size(); j++) results[i + j] = r.getMessageQueue().getQueueId() + "\t" + (r.getQueueOffset() + j) + "\t" + r.getSendStatus() + "\t" + ids[j] + "\t" + ids[j];
                 }
             }
-            default -> throw new IllegalArgumentException(a[3]);
+            default -> throw new IllegalArgumentException(mode);
         }
-        try (PrintWriter out = new PrintWriter(new BufferedWriter(new FileWriter(a[5])))) { for (String r : results) out.println(r); }
+        try (PrintWriter out = new PrintWriter(new BufferedWriter(new FileWriter(a[4])))) { for (String r : results) out.println(r); }
         p.shutdown();
     }
 
@@ -151,7 +161,6 @@ public class RocketClient {
             else if (a[i].equals("orderly")) orderly = true;
             else if (a[i].startsWith("failing=")) failing = Integer.parseInt(a[i].substring(8));
             else if (a[i].equals("from=last")) c.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
-            else if (a[i].startsWith("instance=")) c.setInstanceName(a[i].substring(9));
             else if (a[i].startsWith("maxretry=")) c.setMaxReconsumeTimes(Integer.parseInt(a[i].substring(9)));
             else throw new IllegalArgumentException(a[i]);
         }
@@ -177,7 +186,15 @@ public class RocketClient {
         c.start();
         System.out.println("started");
         System.out.flush();
-        done.await(Long.parseLong(a[5]), TimeUnit.SECONDS);
+        long end = System.currentTimeMillis() + Long.parseLong(a[5]) * 1000;
+        List<Integer> shown = null;
+        do {
+            List<Integer> held = new ArrayList<>();
+            for (MessageQueue q : c.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) if (q.getTopic().equals(a[2])) held.add(q.getQueueId());
+            Collections.sort(held);
+            if (!held.equals(shown)) { System.out.println("assigned\t" + held); System.out.flush(); }
+            shown = held;
+        } while (!done.await(50, TimeUnit.MILLISECONDS) && System.currentTimeMillis() < end);
         Thread.sleep(300);
         c.shutdown();
         System.out.println("consumed\t" + got.get());

@@ -1,6 +1,6 @@
 """A Kafka client on librdkafka, one verb per run; the same line formats as the Java client.
 
-produce  BOOTSTRAP TOPIC IN OUT [prop=value ...]
+produce  BOOTSTRAP TOPIC IN OUT [pace.ms=N] [prop=value ...]
 consume  BOOTSTRAP TOPIC GROUP COUNT SECONDS OUT [prop=value ...]
 read     BOOTSTRAP TOPIC OUT FROM ...     FROM is the first offset of each partition, in order; reads to the present end
 committed BOOTSTRAP GROUP TOPIC PARTITIONS   a line "partition offset" each, -1 for none
@@ -30,6 +30,7 @@ def settings(bootstrap, args):
 
 def produce(bootstrap, topic, source, target, *args):
     conf = {"linger.ms": "5", "message.max.bytes": "8000000", **settings(bootstrap, args)}
+    pace = int(conf.pop("pace.ms", 0)) / 1000
     producer = Producer(conf)
     results = []
 
@@ -58,7 +59,8 @@ def produce(bootstrap, topic, source, target, *args):
                     break
                 except BufferError:
                     producer.poll(0.1)
-            producer.poll(0)
+            producer.poll(pace)
+            time.sleep(pace)
     producer.flush(120)
     with open(target, "w") as out:
         out.write("".join(f"{r}\n" for r in results))

@@ -1,7 +1,7 @@
 """A RocketMQ client on the C++ library, one verb per run; line formats as the Java client's.
 
-send     NAMESRV TOPIC MODE(sync|orderly|oneway|batch) IN OUT
-consume  NAMESRV TOPIC GROUP COUNT SECONDS OUT [tags]
+send     NAMESRV TOPIC IN OUT [MODE(sync|steady|orderly|oneway|batch)]   steady: slowly, each until it is acknowledged
+consume  NAMESRV TOPIC GROUP COUNT SECONDS OUT [tags=EXPR]   of the properties those in NAMES
 """
 import base64
 import sys
@@ -9,6 +9,8 @@ import threading
 import time
 
 from rocketmq.client import Message, Producer, PushConsumer
+
+NAMES = ["city", "number"]  # the library gives a property by its name only
 
 
 def text(value):
@@ -31,7 +33,18 @@ def message(topic, fields):
     return made
 
 
-def send(namesrv, topic, mode, source, target):
+def one(producer, made, mode, queue):
+    try:
+        if mode == "oneway":
+            producer.send_oneway(made)
+            return "-"
+        answer = producer.send_orderly(made, int(queue)) if mode == "orderly" else producer.send_sync(made)
+        return f"-\t{answer.offset}\t{answer.status.name}\t{answer.msg_id}"
+    except Exception as error:  # each failure is one line of the result
+        return f"!\t{error!r}"
+
+
+def send(namesrv, topic, source, target, mode="sync"):
     producer = Producer("compat-python-producer", timeout=10000, max_message_size=4 << 20)
     producer.set_namesrv_addr(namesrv)
     producer.start()
@@ -43,40 +56,39 @@ def send(namesrv, topic, mode, source, target):
             answer = producer.send_batch(some)
             results += [f"-\t{answer.offset + n}\t{answer.status.name}\t{answer.msg_id}" for n in range(len(some))]
     else:
+        end = time.time() + 60
         for fields in lines:
-            try:
-                made = message(topic, fields)
-                if mode == "oneway":
-                    producer.send_oneway(made)
-                    results.append("-")
-                    continue
-                answer = (
-                    producer.send_orderly(made, int(fields[0])) if mode == "orderly" else producer.send_sync(made)
-                )
-                results.append(f"-\t{answer.offset}\t{answer.status.name}\t{answer.msg_id}")
-            except Exception as error:  # each failure is one line of the result
-                results.append(f"!\t{error!r}")
+            result = one(producer, message(topic, fields), mode, fields[0])
+            while mode == "steady" and result.startswith("!") and time.time() < end:
+                time.sleep(0.05)
+                result = one(producer, message(topic, fields), mode, fields[0])
+            results.append(result)
+            if mode == "steady":
+                time.sleep(0.001)
     producer.shutdown()
     with open(target, "w") as out:
         out.write("".join(f"{r}\n" for r in results))
 
 
-def consume(namesrv, topic, group, count, seconds, target, tags="*"):
+def consume(namesrv, topic, group, count, seconds, target, tags="tags=*"):
     consumer = PushConsumer(group)
+    consumer.set_thread_count(1)  # of several threads one may set back the offset that another has just moved on
     consumer.set_namesrv_addr(namesrv)
     lock, got, out = threading.Lock(), [0], open(target, "w")
 
     def take(m):
+        found = ",".join(f"{name}={text(m[name])}" for name in NAMES if m[name])
         with lock:
             out.write(
-                f"{m.queue_id}\t{m.queue_offset}\t{text(m.tags or None)}\t{text(m.keys or None)}\t{text(m.body)}\t\t"
+                f"{m.queue_id}\t{m.queue_offset}\t{text(m.tags or None)}\t{text(m.keys or None)}\t{text(m.body)}\t{found}\t"
                 f"{m.id}\t{m.reconsume_times}\t{m.born_timestamp}\n"
             )
             out.flush()
             got[0] += 1
 
-    consumer.subscribe(topic, take, tags)
+    consumer.subscribe(topic, take, tags.removeprefix("tags="))
     consumer.start()
+    print("started", flush=True)
     end = time.time() + float(seconds)
     while got[0] < int(count) and time.time() < end:
         time.sleep(0.05)

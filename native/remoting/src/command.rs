@@ -5,6 +5,7 @@
 //! is kept longer than the request is answered must be taken with [`Command::detached`].
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
@@ -104,8 +105,8 @@ pub(crate) struct Piece {
 /// repeat (RocketMQ's hooks write some twice); the last one wins.
 #[derive(Clone, Default)]
 pub struct Fields {
-    head: Bytes,
-    own: Vec<u8>,
+    head: ByteString,
+    own: String,
     pairs: SmallVec<[(Piece, Piece); 16]>,
 }
 
@@ -117,10 +118,10 @@ impl Fields {
     }
 
     /// No fields yet, cut out of this header.
-    pub(crate) fn over(head: Bytes) -> Self {
+    pub(crate) fn over(head: ByteString) -> Self {
         Self {
             head,
-            own: Vec::new(),
+            own: String::new(),
             pairs: SmallVec::new(),
         }
     }
@@ -132,7 +133,7 @@ impl Fields {
             .pairs
             .iter()
             .rev()
-            .find(|(key, _)| self.bytes(*key) == name.as_bytes())?;
+            .find(|(key, _)| self.text(*key) == name)?;
         Some(self.text(found.1))
     }
 
@@ -157,30 +158,31 @@ impl Fields {
 
     /// Sets a value, in place of any earlier of that name.
     pub fn set(&mut self, name: &str, value: &str) {
-        self.put_with(name, |own| own.extend_from_slice(value.as_bytes()));
+        self.put_with(name, |own| own.push_str(value));
     }
 
     /// Sets a value by its text form, in place of any earlier of that name.
     pub fn put(&mut self, name: &str, value: impl fmt::Display) {
         self.put_with(name, |own| {
-            // Writing to a vector cannot fail; a Display that fails leaves what it wrote.
-            let _ = std::io::Write::write_fmt(own, format_args!("{value}"));
+            // Writing to a string cannot fail; a Display that fails leaves what it wrote.
+            let _ = fmt::Write::write_fmt(own, format_args!("{value}"));
         });
     }
 
-    fn put_with(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
-        if self
-            .pairs
-            .iter()
-            .any(|(key, _)| self.bytes(*key) == name.as_bytes())
-        {
+    /// Sets a whole number, in place of any earlier value of that name.
+    pub fn put_int(&mut self, name: &str, value: impl itoa::Integer) {
+        self.set(name, itoa::Buffer::new().format(value));
+    }
+
+    fn put_with(&mut self, name: &str, write: impl FnOnce(&mut String)) {
+        if self.pairs.iter().any(|(key, _)| self.text(*key) == name) {
             self.remove(name);
         }
         if self.own.capacity() == 0 {
             self.own.reserve(OWN_START);
         }
         let start = self.own.len();
-        self.own.extend_from_slice(name.as_bytes());
+        self.own.push_str(name);
         let middle = self.own.len();
         write(&mut self.own);
         let end = self.own.len();
@@ -193,7 +195,7 @@ impl Fields {
     pub fn remove(&mut self, name: &str) {
         let (head, own) = (&self.head, &self.own);
         self.pairs
-            .retain(|(key, _)| piece_bytes(head, own, *key) != name.as_bytes());
+            .retain(|(key, _)| piece_text(head, own, *key) != name);
     }
 
     /// A piece of the header, as it stands there.
@@ -206,7 +208,7 @@ impl Fields {
     }
 
     /// Where text that differs from the header's (it had escapes) is written.
-    pub(crate) fn own(&mut self) -> &mut Vec<u8> {
+    pub(crate) fn own(&mut self) -> &mut String {
         &mut self.own
     }
 
@@ -224,29 +226,26 @@ impl Fields {
         true
     }
 
-    pub(crate) fn bytes(&self, piece: Piece) -> &[u8] {
-        piece_bytes(&self.head, &self.own, piece)
+    fn text(&self, piece: Piece) -> &str {
+        piece_text(&self.head, &self.own, piece)
     }
 
-    /// All text was checked when it came in; the second look is the price of having no unsafe code.
-    fn text(&self, piece: Piece) -> &str {
-        std::str::from_utf8(self.bytes(piece)).unwrap_or_default()
+    /// Adds a copy of a pair; false when there are too many.
+    pub(crate) fn push_text(&mut self, key: &str, value: &str) -> bool {
+        let start = self.own.len();
+        self.own.push_str(key);
+        let middle = self.own.len();
+        self.own.push_str(value);
+        let pieces = (own_piece(start, middle), self.own_from(middle));
+        matches!(pieces, (Some(key), Some(value)) if self.push(key, value))
     }
 
     /// A copy that pins no read buffer.
     #[must_use]
     pub fn detached(&self) -> Self {
         let mut out = Self::new();
-        for (key, value) in &self.pairs {
-            let start = out.own.len();
-            out.own.extend_from_slice(self.bytes(*key));
-            let middle = out.own.len();
-            out.own.extend_from_slice(self.bytes(*value));
-            if let (Some(key), Some(value)) =
-                (own_piece(start, middle), own_piece(middle, out.own.len()))
-            {
-                out.pairs.push((key, value));
-            }
+        for (key, value) in self.iter() {
+            out.push_text(key, value);
         }
         out.own.shrink_to_fit();
         out
@@ -261,8 +260,8 @@ fn own_piece(start: usize, end: usize) -> Option<Piece> {
     })
 }
 
-fn piece_bytes<'a>(head: &'a Bytes, own: &'a [u8], piece: Piece) -> &'a [u8] {
-    let from: &[u8] = if piece.at & OWN == 0 { head } else { own };
+fn piece_text<'a>(head: &'a str, own: &'a str, piece: Piece) -> &'a str {
+    let from = if piece.at & OWN == 0 { head } else { own };
     let start = (piece.at & !OWN) as usize;
     from.get(start..start + piece.len as usize)
         .unwrap_or_default()

@@ -331,8 +331,8 @@ impl Sending {
         let mut reply = Command::response_to(request, response::SUCCESS);
         let fields = &mut reply.fields;
         fields.set("msgId", &ids);
-        fields.put("queueId", queue);
-        fields.put("queueOffset", outs.first().map_or(0, |out| out.offset.0));
+        fields.put_int("queueId", queue);
+        fields.put_int("queueOffset", outs.first().map_or(0, |out| out.offset.0));
         if !key.is_empty() {
             fields.set("transactionId", key);
         }

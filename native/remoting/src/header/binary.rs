@@ -81,9 +81,9 @@ fn text(bytes: &[u8], (start, end): (usize, usize)) -> Result<&str, FrameError> 
     })
 }
 
-pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
+pub(super) fn decode(header: &Bytes) -> Result<Command, FrameError> {
     let mut reader = Reader {
-        bytes: &header,
+        bytes: header,
         at: 0,
     };
     let code = i16::from_be_bytes(reader.array()?);
@@ -92,7 +92,7 @@ pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
     let opaque = i32::from_be_bytes(reader.array()?);
     let flag = i32::from_be_bytes(reader.array()?);
     let remark = reader.range()?;
-    let remark = text(&header, remark)?;
+    let remark = text(header, remark)?;
     let remark = (!remark.is_empty()).then(|| Cow::Owned(remark.to_owned()));
     // Some peers end the header after the remark when there are no fields.
     let (start, end) = if reader.at == header.len() {
@@ -100,7 +100,7 @@ pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
     } else {
         reader.range()?
     };
-    let mut fields = Fields::over(header.clone());
+    let mut fields = Fields::new();
     let mut reader = Reader {
         bytes: &header[..end],
         at: start,
@@ -108,17 +108,8 @@ pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
     while reader.at < end {
         let key = reader.short_range()?;
         let value = reader.range()?;
-        text(&header, key)?;
-        text(&header, value)?;
-        if value.0 == value.1 {
-            continue;
-        }
-        let pieces = (
-            Fields::head_piece(key.0, key.1),
-            Fields::head_piece(value.0, value.1),
-        );
-        let pushed = matches!(pieces, (Some(key), Some(value)) if fields.push(key, value));
-        if !pushed {
+        let (name, value) = (text(header, key)?, text(header, value)?);
+        if !value.is_empty() && !fields.push_text(name, value) {
             return Err(FrameError::Header {
                 reason: "too many fields",
                 at: key.0,

@@ -8,13 +8,14 @@ use crate::command::{Fields, Piece};
 use crate::escape::{quote, special, unescape};
 use crate::{Command, FrameError, Language};
 use bytes::{BufMut, Bytes, BytesMut};
+use bytestring::ByteString;
 use std::borrow::Cow;
-use std::io::Write;
 
 /// Deepest nesting of what is skipped.
 const DEPTH_MAX: usize = 64;
 
 struct Scanner<'a> {
+    header: &'a str,
     bytes: &'a [u8],
     at: usize,
 }
@@ -36,8 +37,19 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    /// The text from `start` to `end`.
+    fn part(&self, start: usize, end: usize) -> &'a str {
+        self.header.get(start..end).unwrap_or_default()
+    }
+
     /// The next byte that is not white space, not taken.
     fn peek(&mut self) -> Result<u8> {
+        // Clients write none.
+        if let Some(&byte) = self.bytes.get(self.at)
+            && byte > b' '
+        {
+            return Ok(byte);
+        }
         while let Some(&byte) = self.bytes.get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
                 return Ok(byte);
@@ -82,6 +94,12 @@ impl<'a> Scanner<'a> {
 
     fn string(&mut self) -> Result<Quoted> {
         self.expect(b'"', "a string should start here")?;
+        self.quoted()
+    }
+
+    /// The rest of a string whose opening quote was taken.
+    #[inline]
+    fn quoted(&mut self) -> Result<Quoted> {
         let start = self.at;
         let mut escaped = false;
         let end = loop {
@@ -117,9 +135,9 @@ impl<'a> Scanner<'a> {
             }
             self.at += 1;
         }
-        match std::str::from_utf8(&self.bytes[start..self.at]) {
-            Ok(text) if !text.is_empty() => Ok(text),
-            _ => self.wrong("a value should start here"),
+        match self.part(start, self.at) {
+            "" => self.wrong("a value should start here"),
+            text => Ok(text),
         }
     }
 
@@ -162,7 +180,7 @@ impl<'a> Scanner<'a> {
         let text = match self.peek()? {
             b'"' => {
                 let quoted = self.string()?;
-                std::str::from_utf8(&self.bytes[quoted.start..quoted.end]).unwrap_or_default()
+                self.part(quoted.start, quoted.end)
             }
             _ => self.bare()?,
         };
@@ -179,39 +197,44 @@ impl<'a> Scanner<'a> {
     fn text(&mut self) -> Result<Option<Cow<'a, str>>> {
         if self.peek()? == b'"' {
             let quoted = self.string()?;
-            let raw = &self.bytes[quoted.start..quoted.end];
+            let raw = self.part(quoted.start, quoted.end);
             if quoted.escaped {
-                let mut out = Vec::with_capacity(raw.len());
+                let mut out = String::new();
                 unescape(raw, &mut out);
-                return Ok(Some(Cow::Owned(String::from_utf8_lossy(&out).into_owned())));
+                return Ok(Some(Cow::Owned(out)));
             }
-            return Ok(std::str::from_utf8(raw).ok().map(Cow::Borrowed));
+            return Ok(Some(Cow::Borrowed(raw)));
         }
         let start = self.at;
         self.skip()?;
-        let text = std::str::from_utf8(&self.bytes[start..self.at]).unwrap_or_default();
+        let text = self.part(start, self.at);
         Ok((text != "null").then_some(Cow::Borrowed(text)))
     }
 
     /// The same as a piece of `fields`.
     fn piece(&mut self, fields: &mut Fields) -> Result<Option<Piece>> {
-        let (start, end) = if self.peek()? == b'"' {
-            let quoted = self.string()?;
-            if quoted.escaped {
-                let from = fields.own().len();
-                unescape(&self.bytes[quoted.start..quoted.end], fields.own());
-                return Ok(fields.own_from(from));
-            }
-            (quoted.start, quoted.end)
-        } else {
-            let start = self.at;
-            self.skip()?;
-            if &self.bytes[start..self.at] == b"null" {
-                return Ok(None);
-            }
-            (start, self.at)
-        };
-        Ok(Fields::head_piece(start, end))
+        if self.peek()? == b'"' {
+            self.at += 1;
+            return self.quoted_piece(fields);
+        }
+        let start = self.at;
+        self.skip()?;
+        if self.part(start, self.at) == "null" {
+            return Ok(None);
+        }
+        Ok(Fields::head_piece(start, self.at))
+    }
+
+    /// The rest of a string as a piece of `fields`.
+    #[inline]
+    fn quoted_piece(&mut self, fields: &mut Fields) -> Result<Option<Piece>> {
+        let quoted = self.quoted()?;
+        if quoted.escaped {
+            let from = fields.own().len();
+            unescape(self.part(quoted.start, quoted.end), fields.own());
+            return Ok(fields.own_from(from));
+        }
+        Ok(Fields::head_piece(quoted.start, quoted.end))
     }
 
     fn fields(&mut self, fields: &mut Fields) -> Result<()> {
@@ -226,10 +249,8 @@ impl<'a> Scanner<'a> {
             return Ok(());
         }
         loop {
-            if self.peek()? != b'"' {
-                return self.wrong("a field's name should start here");
-            }
-            let key = self.piece(fields)?;
+            self.expect(b'"', "a field's name should start here")?;
+            let key = self.quoted_piece(fields)?;
             self.expect(b':', "a colon should stand here")?;
             let value = self.piece(fields)?;
             if let (Some(key), Some(value)) = (key, value)
@@ -245,18 +266,19 @@ impl<'a> Scanner<'a> {
 }
 
 pub(super) fn decode(header: Bytes) -> Result<Command> {
-    if std::str::from_utf8(&header).is_err() {
+    let Ok(header) = ByteString::try_from(header) else {
         return Err(FrameError::Header {
             reason: "not UTF-8",
             at: 0,
         });
-    }
+    };
     let mut command = Command {
         fields: Fields::over(header.clone()),
         ..Command::default()
     };
     let mut scanner = Scanner {
-        bytes: &header,
+        header: &header,
+        bytes: header.as_bytes(),
         at: 0,
     };
     let mut has_code = false;
@@ -269,20 +291,20 @@ pub(super) fn decode(header: Bytes) -> Result<Command> {
     loop {
         let key = scanner.string()?;
         scanner.expect(b':', "a colon should stand here")?;
-        match &header[key.start..key.end] {
-            b"code" => {
+        match scanner.part(key.start, key.end) {
+            "code" => {
                 command.code = scanner.int()?;
                 has_code = true;
             }
-            b"flag" => command.flag = scanner.int()?,
-            b"opaque" => command.opaque = scanner.int()?,
-            b"version" => command.version = scanner.int()?,
-            b"language" => command.language = language(scanner.text()?.as_deref()),
-            b"remark" => {
+            "flag" => command.flag = scanner.int()?,
+            "opaque" => command.opaque = scanner.int()?,
+            "version" => command.version = scanner.int()?,
+            "language" => command.language = language(scanner.text()?.as_deref()),
+            "remark" => {
                 let remark = scanner.text()?.filter(|text| !text.is_empty());
                 command.remark = remark.map(|text| Cow::Owned(text.into_owned()));
             }
-            b"extFields" => scanner.fields(&mut command.fields)?,
+            "extFields" => scanner.fields(&mut command.fields)?,
             _ => scanner.skip()?,
         }
         if !scanner.more(b'}')? {
@@ -305,9 +327,9 @@ fn language(text: Option<&str>) -> Language {
 /// Keys in alphabetical order, as fastjson writes them; field values always as strings (C++ ignores
 /// any other kind); `extFields` always there (Java reads some answers' map without a look).
 pub(super) fn encode(command: &Command, out: &mut BytesMut) {
-    let mut writer = out.writer();
-    let _ = write!(writer, "{{\"code\":{},\"extFields\":{{", command.code);
-    let out = writer.into_inner();
+    out.put_slice(b"{\"code\":");
+    int(command.code, out);
+    out.put_slice(b",\"extFields\":{");
     for (at, (key, value)) in command.fields.iter().enumerate() {
         if at > 0 {
             out.put_u8(b',');
@@ -316,23 +338,21 @@ pub(super) fn encode(command: &Command, out: &mut BytesMut) {
         out.put_u8(b':');
         quote(value, out);
     }
-    let mut writer = out.writer();
-    let _ = write!(
-        writer,
-        "}},\"flag\":{},\"language\":\"{}\",\"opaque\":{}",
-        command.flag,
-        command.language.name(),
-        command.opaque
-    );
-    let out = writer.into_inner();
+    out.put_slice(b"},\"flag\":");
+    int(command.flag, out);
+    out.put_slice(b",\"language\":\"");
+    out.put_slice(command.language.name().as_bytes());
+    out.put_slice(b"\",\"opaque\":");
+    int(command.opaque, out);
     if let Some(remark) = &command.remark {
         out.put_slice(b",\"remark\":");
         quote(remark, out);
     }
-    let mut writer = out.writer();
-    let _ = write!(
-        writer,
-        ",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":{}}}",
-        command.version
-    );
+    out.put_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
+    int(command.version, out);
+    out.put_u8(b'}');
+}
+
+fn int(number: i32, out: &mut BytesMut) {
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }

@@ -20,7 +20,7 @@ pub fn decode(frame: Frame) -> Result<Command, FrameError> {
     } = frame;
     let mut command = match encoding {
         Encoding::Json => json::decode(header)?,
-        Encoding::Binary => binary::decode(header)?,
+        Encoding::Binary => binary::decode(&header)?,
     };
     command.encoding = encoding;
     command.body = body;

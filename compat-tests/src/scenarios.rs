@@ -89,9 +89,11 @@ pub fn rebalance<R: Payload>(client: Client) -> Result<()> {
     let mut sent = topic.send_around(client, &first, 4, &[])?;
     until("the first reads its half and leaves", || one.ended())?;
     until("the other has all queues", || Ok(two.assigned() == 4))?;
+    two.until_read(first.len() / 2)?;
+    let others = two.so_far()?.len();
     ensure!(
-        two.so_far()?.len() == first.len() / 2,
-        "the other read more than its half"
+        others == first.len() / 2,
+        "the other read {others}, more than its half"
     );
     sent.extend(topic.send_around(client, &second, 4, &[])?);
     let read = [one.end()?, two.end()?].concat();

@@ -226,12 +226,13 @@ fn delayed() -> Result<()> {
         let (name, value) = ("DELAY".to_owned(), "2".to_owned());
         message.properties.insert(name, value);
     }
-    topic.send(NEW, &messages, &[])?;
+    // The sender's program may take its time to end: what counts is that nothing comes too early.
     let began = std::time::Instant::now();
+    topic.send(NEW, &messages, &[])?;
     let read = topic.consume(NEW, "readers", 1, &[])?;
     ensure!(read.len() == 1, "{} messages", read.len());
     ensure!(
-        began.elapsed() > Duration::from_secs(3),
+        began.elapsed() >= Duration::from_secs(5),
         "level 2 is five seconds, it took {:?}",
         began.elapsed()
     );

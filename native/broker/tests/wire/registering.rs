@@ -33,6 +33,23 @@ async fn next(book: &mut mpsc::Receiver<Command>) -> Command {
         .expect("a request")
 }
 
+/// A name server that takes everything: its address, what it is told (so many at most untaken), its task.
+async fn name_server(
+    untaken_max: usize,
+) -> (String, mpsc::Receiver<Command>, tokio::task::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let server = listener.local_addr().expect("bound").to_string();
+    let (noted, book) = mpsc::channel(untaken_max);
+    let task = tokio::spawn(serve(
+        listener,
+        Arc::new(Book(noted)),
+        Limits::default(),
+        ListenerMetrics::detached(),
+        std::future::pending(),
+    ));
+    (server, book, task)
+}
+
 fn topics(command: &Command) -> RegisterBrokerBody {
     assert_eq!(command.code, code::REGISTER_BROKER);
     RegisterBrokerBody::decode(&command.body, false, 0).expect("a registration")
@@ -40,16 +57,7 @@ fn topics(command: &Command) -> RegisterBrokerBody {
 
 #[tokio::test]
 async fn a_name_server_is_told_at_the_start_of_each_change_and_of_the_end() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let server = listener.local_addr().expect("bound").to_string();
-    let (noted, mut book) = mpsc::channel(100);
-    let name_server = tokio::spawn(serve(
-        listener,
-        Arc::new(Book(noted)),
-        Limits::default(),
-        ListenerMetrics::detached(),
-        std::future::pending(),
-    ));
+    let (server, mut book, name_server) = name_server(100).await;
     // One that does not answer delays nobody.
     let dead = "127.0.0.1:1".to_owned();
     let broker = start_with(|config, _| config.name_servers = vec![server, dead]).await;
@@ -116,16 +124,7 @@ impl Known {
 async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
     const SENDERS: usize = 32;
     const EACH: usize = 20;
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let server = listener.local_addr().expect("bound").to_string();
-    let (noted, mut book) = mpsc::channel(10_000);
-    let name_server = tokio::spawn(serve(
-        listener,
-        Arc::new(Book(noted)),
-        Limits::default(),
-        ListenerMetrics::detached(),
-        std::future::pending(),
-    ));
+    let (server, mut book, name_server) = name_server(10_000).await;
     let broker = start_with(|config, _| config.name_servers = vec![server]).await;
     let mut known = Known::default();
     known.take(&next(&mut book).await);
@@ -181,16 +180,7 @@ async fn many_topics_at_once_are_told_in_few_rounds_and_none_is_forgotten() {
 
 #[tokio::test]
 async fn changes_that_name_servers_do_not_care_for_do_not_silence_the_broker() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let server = listener.local_addr().expect("bound").to_string();
-    let (noted, mut book) = mpsc::channel(1000);
-    let name_server = tokio::spawn(serve(
-        listener,
-        Arc::new(Book(noted)),
-        Limits::default(),
-        ListenerMetrics::detached(),
-        std::future::pending(),
-    ));
+    let (server, mut book, name_server) = name_server(1000).await;
     let broker = start_with(|config, _| {
         config.name_servers = vec![server];
         config.register_interval_ms = 10_000;

@@ -16,7 +16,6 @@ const DEPTH_MAX: usize = 64;
 
 struct Scanner<'a> {
     header: &'a str,
-    bytes: &'a [u8],
     at: usize,
 }
 
@@ -37,6 +36,10 @@ impl<'a> Scanner<'a> {
         })
     }
 
+    fn bytes(&self) -> &'a [u8] {
+        self.header.as_bytes()
+    }
+
     /// The text from `start` to `end`.
     fn part(&self, start: usize, end: usize) -> &'a str {
         self.header.get(start..end).unwrap_or_default()
@@ -44,13 +47,7 @@ impl<'a> Scanner<'a> {
 
     /// The next byte that is not white space, not taken.
     fn peek(&mut self) -> Result<u8> {
-        // Clients write none.
-        if let Some(&byte) = self.bytes.get(self.at)
-            && byte > b' '
-        {
-            return Ok(byte);
-        }
-        while let Some(&byte) = self.bytes.get(self.at) {
+        while let Some(&byte) = self.bytes().get(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
                 return Ok(byte);
             }
@@ -103,7 +100,7 @@ impl<'a> Scanner<'a> {
         let start = self.at;
         let mut escaped = false;
         let end = loop {
-            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let rest = self.bytes().get(self.at..).unwrap_or_default();
             let Some(clean) = special(rest, false) else {
                 return self.wrong("a string without end");
             };
@@ -126,7 +123,7 @@ impl<'a> Scanner<'a> {
     fn bare(&mut self) -> Result<&'a str> {
         self.peek()?;
         let start = self.at;
-        while let Some(byte) = self.bytes.get(self.at) {
+        while let Some(byte) = self.bytes().get(self.at) {
             if matches!(
                 byte,
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'['
@@ -278,7 +275,6 @@ pub(super) fn decode(header: Bytes) -> Result<Command> {
     };
     let mut scanner = Scanner {
         header: &header,
-        bytes: header.as_bytes(),
         at: 0,
     };
     let mut has_code = false;

@@ -14,7 +14,7 @@ use crate::entry::{ENTRY_BYTES_MAX, Header, entry_bytes, fill_bytes};
 use crate::error::AppendError;
 use crate::firsts::{self, Change};
 use crate::index::Row;
-use crate::index::rows::{Pen, fresh};
+use crate::index::rows::{Counts, Pen, fresh};
 use crate::ledger::{Ledger, Undo};
 use crate::marks::Marks;
 use crate::queues::{QUEUES_MAX, Queues};
@@ -213,7 +213,7 @@ impl Lane {
     }
 
     /// What is done once the lock is free.
-    fn afterwards(&self, run: &[Draft], end: LogOffset, wanted: Option<[usize; 3]>, lack: bool) {
+    fn afterwards(&self, run: &[Draft], end: LogOffset, wanted: Option<Counts>, lack: bool) {
         let around = &self.around;
         if !run.is_empty() {
             let entries = run

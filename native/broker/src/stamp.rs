@@ -4,14 +4,19 @@
 //! The text is `name 0x01 value 0x02 …` (RocketMQ `MessageDecoder`); the last 0x02 may be missing.
 
 use bytes::Bytes;
+use memchr::{memchr, memchr2};
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 const SEPARATOR: u8 = 1;
 const END: u8 = 2;
 
-/// What of the properties decides what happens to a message.
+/// What of the properties decides what happens to a message, and what of them is not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traits<'a> {
+    text: &'a str,
+    /// Stretches of the text that are left out when it is stored, in order.
+    left_out: SmallVec<[(usize, usize); 2]>,
     /// UNIQ_KEY, empty when missing.
     pub(crate) unique_key: &'a str,
     /// TRAN_MSG is true.
@@ -28,28 +33,54 @@ pub(crate) struct Traits<'a> {
     pub(crate) has_keys: bool,
 }
 
-/// The entries of a property text; malformed ones (no separator, empty name) are skipped.
-pub(crate) fn entries(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split('\u{2}').filter_map(|entry| {
-        let (name, value) = entry.split_once('\u{1}')?;
-        (!name.is_empty()).then_some((name, value))
-    })
-}
+impl<'a> Traits<'a> {
+    /// The text without DELAY, for a dead letter.
+    pub(crate) fn without_delay(&self) -> String {
+        let entries = self.text.split_inclusive('\u{2}');
+        entries
+            .filter(|entry| !entry.starts_with("DELAY\u{1}"))
+            .collect()
+    }
 
-/// Reads what decides the message's way.
-pub(crate) fn traits(text: &str) -> Traits<'_> {
-    let mut found = Traits::default();
-    for (name, value) in entries(text) {
+    /// Notes an entry; false for what the broker sets anew (MSG_REGION, TRACE_ON, CLUSTER), for POP_CK
+    /// and WAIT, which mean nothing once stored, and for an empty id.
+    fn note(&mut self, name: &str, value: &'a str) -> bool {
         match name {
-            "UNIQ_KEY" => found.unique_key = value,
-            "TRAN_MSG" => found.half = value.eq_ignore_ascii_case("true"),
-            "TIMER_DELAY_SEC" | "TIMER_DELAY_MS" | "TIMER_DELIVER_MS" => found.timer = Some(value),
-            "DELAY" => found.delay_level = value.parse().unwrap_or(0),
-            "WAIT" => found.no_wait = value.eq_ignore_ascii_case("false"),
-            "REPLY_TO_CLIENT" => found.reply_to = Some(value),
-            "KEYS" => found.has_keys = !value.is_empty(),
+            "UNIQ_KEY" if value.is_empty() => return false,
+            "UNIQ_KEY" => self.unique_key = value,
+            "WAIT" => {
+                self.no_wait = value.eq_ignore_ascii_case("false");
+                return false;
+            }
+            "MSG_REGION" | "TRACE_ON" | "CLUSTER" | "POP_CK" => return false,
+            "TRAN_MSG" => self.half = value.eq_ignore_ascii_case("true"),
+            "TIMER_DELAY_SEC" | "TIMER_DELAY_MS" | "TIMER_DELIVER_MS" => self.timer = Some(value),
+            "DELAY" => self.delay_level = value.parse().unwrap_or(0),
+            "REPLY_TO_CLIENT" => self.reply_to = Some(value),
+            "KEYS" => self.has_keys = !value.is_empty(),
             _ => {}
         }
+        true
+    }
+}
+
+/// Reads what decides the message's way. Malformed entries (no separator, empty name) are left out.
+pub(crate) fn traits(text: &str) -> Traits<'_> {
+    let mut found = Traits {
+        text,
+        ..Traits::default()
+    };
+    let bytes = text.as_bytes();
+    let mut start = 0;
+    while start < text.len() {
+        let separator = memchr2(SEPARATOR, END, &bytes[start..]);
+        let at = separator.map_or(text.len(), |at| start + at);
+        let end = memchr(END, &bytes[at..]).map_or(text.len(), |end| at + end);
+        let stored = start < at && at < end && found.note(&text[start..at], &text[at + 1..end]);
+        if !stored {
+            found.left_out.push((start, end + 1));
+        }
+        start = end + 1;
     }
     found
 }
@@ -78,31 +109,21 @@ impl Stamp {
         }
     }
 
-    /// The text to store: the sender's, without what the broker sets anew (MSG_REGION, TRACE_ON,
-    /// CLUSTER), without POP_CK and WAIT, which mean nothing once stored; then the broker's own. An
-    /// id is made when the sender gave none: it is returned beside the text.
-    pub(crate) fn apply(
-        &self,
-        text: &str,
-        has_unique_key: bool,
-        now_ms: i64,
-    ) -> (Bytes, Option<String>) {
+    /// The text to store: the sender's without what is left out, then the broker's own. An id is made
+    /// when the sender gave none: it is returned beside the text.
+    pub(crate) fn apply(&self, traits: &Traits<'_>, now_ms: i64) -> (Bytes, Option<String>) {
+        let text = traits.text.as_bytes();
         let mut out = Vec::with_capacity(text.len() + self.tail.len() + 48);
-        for entry in text.split('\u{2}') {
-            let Some((name, _)) = entry.split_once('\u{1}') else {
-                continue;
-            };
-            if matches!(
-                name,
-                "" | "MSG_REGION" | "TRACE_ON" | "CLUSTER" | "POP_CK" | "WAIT"
-            ) || (!has_unique_key && name == "UNIQ_KEY")
-            {
-                continue;
-            }
-            out.extend_from_slice(entry.as_bytes());
+        let mut kept = 0;
+        for (start, end) in &traits.left_out {
+            out.extend_from_slice(&text[kept..*start]);
+            kept = (*end).min(text.len());
+        }
+        out.extend_from_slice(&text[kept..]);
+        if out.last().is_some_and(|last| *last != END) {
             out.push(END);
         }
-        let made = (!has_unique_key).then(|| {
+        let made = traits.unique_key.is_empty().then(|| {
             let id = self.ids.next(now_ms);
             push(&mut out, "UNIQ_KEY", &id);
             id
@@ -186,9 +207,15 @@ fn hex(bytes: &[u8]) -> String {
 /// Appends upper-case hex.
 pub(crate) fn push_hex(out: &mut String, bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in bytes {
-        out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        out.push(char::from(DIGITS[usize::from(byte & 15)]));
+    for few in bytes.chunks(16) {
+        let mut text = [0; 32];
+        for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(few) {
+            *pair = [
+                DIGITS[usize::from(byte >> 4)],
+                DIGITS[usize::from(byte & 15)],
+            ];
+        }
+        out.push_str(std::str::from_utf8(&text[..few.len() * 2]).unwrap_or_default());
     }
 }
 
@@ -201,7 +228,7 @@ mod tests {
     fn the_brokers_properties_replace_the_senders_and_the_rest_stays_in_order() {
         let stamp = Stamp::new("C", "R", true, [1, 2, 3, 4]);
         let sent = "b\u{1}2\u{2}TRACE_ON\u{1}x\u{2}UNIQ_KEY\u{1}U\u{2}WAIT\u{1}true\u{2}a\u{1}1";
-        let (text, made) = stamp.apply(sent, true, 0);
+        let (text, made) = stamp.apply(&traits(sent), 0);
         assert_eq!(made, None);
         assert_eq!(
             std::str::from_utf8(&text).expect("text"),
@@ -212,8 +239,8 @@ mod tests {
     #[test]
     fn a_missing_id_is_made_and_no_two_are_alike() {
         let stamp = Stamp::new("C", "R", true, [127, 0, 0, 1]);
-        let (text, first) = stamp.apply("", false, 1_700_000_000_000);
-        let (_, second) = stamp.apply("", false, 1_700_000_000_000);
+        let (text, first) = stamp.apply(&traits(""), 1_700_000_000_000);
+        let (_, second) = stamp.apply(&traits("UNIQ_KEY\u{1}"), 1_700_000_000_000);
         let first = first.expect("made");
         assert_eq!(first.len(), 32);
         assert!(first.starts_with("7F000001"));
@@ -248,11 +275,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_stamped_without_losing_ordinary_entries(text in ".{0,200}") {
+        fn any_text_is_stamped_without_losing_ordinary_entries(text in "[a-c\u{1}\u{2}A-Z_\u{e9}]{0,60}") {
             let stamp = Stamp::new("C", "R", false, [0; 4]);
-            let (out, _) = stamp.apply(&text, false, 5);
+            let (out, _) = stamp.apply(&traits(&text), 5);
             let out = std::str::from_utf8(&out).expect("text");
-            for (name, value) in entries(&text) {
+            let entries = |text| {
+                let entries = str::split(text, '\u{2}');
+                let pairs = entries.filter_map(|entry: &str| entry.split_once('\u{1}'));
+                pairs.filter(|(name, _)| !name.is_empty())
+            };
+            for (name, value) in entries(text.as_str()) {
                 if !matches!(name, "MSG_REGION" | "TRACE_ON" | "CLUSTER" | "POP_CK" | "WAIT" | "UNIQ_KEY") {
                     prop_assert!(entries(out).any(|(n, v)| n == name && v == value));
                 }

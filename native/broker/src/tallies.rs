@@ -6,79 +6,16 @@ use crate::metrics::NativeMetrics;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use twinmq_core::catalog::Topic;
+use twinmq_core::tally::Tally;
 
 /// Seconds between samples of the broker's totals.
 pub(crate) const SAMPLE_SECONDS: u64 = 10;
 /// Samples kept: a bit more than ten minutes.
 const SAMPLES: usize = 62;
-/// Topics and (topic, group) pairs counted one by one; beyond it only the totals go on.
+/// Pairs of topic and group counted one by one; beyond it only the totals go on.
 const SERIES_MAX: usize = 20_000;
-
-/// Messages and bytes since the start.
-#[derive(Debug)]
-pub(crate) struct Count {
-    /// Messages.
-    pub(crate) messages: AtomicU64,
-    /// Payload bytes.
-    pub(crate) bytes: AtomicU64,
-    /// Per minute: (minute since 1970, messages, bytes at its start); the last 61.
-    minutes: Mutex<VecDeque<(i64, u64, u64)>>,
-    minute: AtomicI64,
-}
-
-impl Default for Count {
-    fn default() -> Self {
-        Self {
-            messages: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            minutes: Mutex::new(VecDeque::new()),
-            minute: AtomicI64::new(i64::MIN),
-        }
-    }
-}
-
-impl Count {
-    fn add(&self, messages: u64, bytes: u64, now_ms: i64) {
-        let minute = now_ms.div_euclid(60_000);
-        if self.minute.load(Ordering::Relaxed) != minute {
-            self.turn(minute);
-        }
-        self.messages.fetch_add(messages, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    fn turn(&self, minute: i64) {
-        let mut minutes = self.minutes.lock();
-        if self.minute.load(Ordering::Relaxed) == minute {
-            return;
-        }
-        minutes.push_back((
-            minute,
-            self.messages.load(Ordering::Relaxed),
-            self.bytes.load(Ordering::Relaxed),
-        ));
-        while minutes.len() > 61 {
-            minutes.pop_front();
-        }
-        self.minute.store(minute, Ordering::Relaxed);
-    }
-
-    /// Messages and bytes counted in the last so many minutes, the running one included.
-    pub(crate) fn within(&self, minutes: i64, now_ms: i64) -> (u64, u64) {
-        let since = now_ms.div_euclid(60_000) - minutes + 1;
-        let total = (
-            self.messages.load(Ordering::Relaxed),
-            self.bytes.load(Ordering::Relaxed),
-        );
-        let marks = self.minutes.lock();
-        match marks.iter().find(|(minute, _, _)| *minute >= since) {
-            Some((_, messages, bytes)) => (total.0 - messages, total.1 - bytes),
-            None => (0, 0),
-        }
-    }
-}
 
 /// A sample of the totals.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,12 +27,12 @@ struct Sample {
     sent: u64,
 }
 
-/// Counters that only grow, by what they are keyed on.
+/// Tallyers that only grow, by what they are keyed on.
 #[derive(Debug, Default)]
-struct Series(RwLock<HashMap<String, Arc<Count>>>);
+struct Series(RwLock<HashMap<String, Arc<Tally>>>);
 
 impl Series {
-    fn get(&self, key: &str) -> Option<Arc<Count>> {
+    fn get(&self, key: &str) -> Option<Arc<Tally>> {
         self.0.read().get(key).cloned()
     }
 
@@ -116,13 +53,12 @@ impl Series {
 #[derive(Debug)]
 pub(crate) struct Tallies {
     /// Stored.
-    pub(crate) put_total: Count,
+    pub(crate) put_total: Tally,
     /// Handed out.
-    pub(crate) got_total: Count,
+    pub(crate) got_total: Tally,
     failed: AtomicU64,
     finds: AtomicU64,
     misses: AtomicU64,
-    by_topic: Series,
     by_topic_group: Series,
     samples: Mutex<VecDeque<Sample>>,
     metrics: NativeMetrics,
@@ -134,12 +70,11 @@ pub(crate) type Rates = [f64; 3];
 impl Tallies {
     pub(crate) fn new(metrics: NativeMetrics) -> Self {
         Self {
-            put_total: Count::default(),
-            got_total: Count::default(),
+            put_total: Tally::default(),
+            got_total: Tally::default(),
             failed: AtomicU64::new(0),
             finds: AtomicU64::new(0),
             misses: AtomicU64::new(0),
-            by_topic: Series::default(),
             by_topic_group: Series::default(),
             samples: Mutex::new(VecDeque::new()),
             metrics,
@@ -147,13 +82,10 @@ impl Tallies {
     }
 
     /// Messages were stored.
-    pub(crate) fn put(&self, topic: &Topic, messages: u64, bytes: u64, now_ms: i64) {
+    pub(crate) fn put(&self, messages: u64, bytes: u64, now_ms: i64) {
         self.metrics.messages_in.inc_by(messages);
         self.metrics.bytes_in.inc_by(bytes);
         self.put_total.add(messages, bytes, now_ms);
-        if let Some(name) = &topic.native {
-            self.by_topic.add(name, messages, bytes, now_ms);
-        }
     }
 
     /// A store failed.
@@ -183,13 +115,8 @@ impl Tallies {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A topic's counter.
-    pub(crate) fn of_topic(&self, topic: &str) -> Option<Arc<Count>> {
-        self.by_topic.get(topic)
-    }
-
     /// The counter of `topic@group`.
-    pub(crate) fn of_topic_group(&self, key: &str) -> Option<Arc<Count>> {
+    pub(crate) fn of_topic_group(&self, key: &str) -> Option<Arc<Tally>> {
         self.by_topic_group.get(key)
     }
 
@@ -243,21 +170,5 @@ impl Tallies {
             out[4][slot] = rate(now.sent, then.sent);
         }
         out
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_knows_its_last_minutes() {
-        let count = Count::default();
-        count.add(5, 50, 0);
-        count.add(1, 10, 61_000);
-        count.add(2, 20, 119_000);
-        assert_eq!(count.within(1, 119_000), (3, 30));
-        assert_eq!(count.within(2, 119_000), (8, 80));
-        assert_eq!(count.within(1, 600_000), (0, 0));
     }
 }

@@ -18,6 +18,7 @@ pub mod roster;
 pub mod settings;
 mod shelf;
 mod state;
+pub mod tally;
 mod upkeep;
 
 pub use config::{CoreConfig, OpenError};

@@ -107,7 +107,7 @@ impl Offsets {
             *partition.lock() = rebuilt;
         }
         // Set once, by the one opening of this table.
-        let _ = table.queues.set(topic.queues.clone());
+        let _ = table.queues.set(topic.queues.to_vec());
         Ok(Self {
             store,
             catalog,

@@ -174,17 +174,20 @@ impl Producing {
             }
         }
         let mut receipts = self.store.append_each(&drafts).await.into_iter();
+        let mut records = drafts.iter().map(|draft| u64::from(draft.span));
         results
             .into_iter()
             .zip(batches)
             .map(|(result, batch)| {
                 result.unwrap_or_else(|| {
+                    let records = records.next().unwrap_or(0);
                     // One answer per draft; a store that gives fewer is closing.
                     let receipt = receipts.next().unwrap_or_else(|| {
                         Err(AppendError::Closed {
                             reason: "no answer from the log".to_owned(),
                         })
                     })?;
+                    count(&batch.topic, records, batch.batch.len(), &receipt);
                     Ok(self.batch_out(batch, &receipt, now))
                 })
             })
@@ -249,6 +252,10 @@ impl Producing {
             run.push(self.accepted(&target, message, body_max, &mut sync)?);
         }
         let receipts = self.store.append(&run).await?;
+        let bytes: usize = messages.iter().map(|message| message.body.len()).sum();
+        if let Some(last) = receipts.last() {
+            count(topic, receipts.len() as u64, bytes, last);
+        }
         Ok(receipts.iter().map(|receipt| out(receipt, sync)).collect())
     }
 
@@ -267,6 +274,7 @@ impl Producing {
         let receipt = receipts.first().ok_or_else(|| AppendError::Closed {
             reason: "no answer from the log".to_owned(),
         })?;
+        count(topic, 1, message.body.len(), receipt);
         Ok(out(receipt, sync))
     }
 
@@ -383,6 +391,15 @@ fn producer_id(node: u64, reign: u64, counter: u64) -> Option<i64> {
         return None;
     }
     i64::try_from(node << ID_NODE | reign << ID_REIGN | counter).ok()
+}
+
+/// Counts what was stored; what was there already is not counted again.
+fn count(topic: &Topic, records: u64, bytes: usize, receipt: &Receipt) {
+    if !receipt.duplicate {
+        topic
+            .stored
+            .add(records, bytes as u64, receipt.store_time.0);
+    }
 }
 
 fn out(receipt: &Receipt, sync: bool) -> MessageOut {

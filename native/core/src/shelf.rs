@@ -2,15 +2,17 @@
 //! a hundred thousand names can come one by one. Changes come from one writer at a time.
 
 use arc_swap::ArcSwap;
+use hashbrown::HashTable;
 use std::borrow::Borrow;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Arc;
 
 const SHARDS: usize = 256;
 
+type Shard<K, V> = ArcSwap<HashTable<(K, V)>>;
+
 pub(crate) struct Shelf<K, V> {
-    shards: Box<[ArcSwap<HashMap<K, V>>]>,
+    shards: Box<[Shard<K, V>]>,
     hasher: RandomState,
 }
 
@@ -30,25 +32,34 @@ impl<K: Clone + Eq + Hash, V: Clone> Default for Shelf<K, V> {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Shelf<K, V> {
-    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> &ArcSwap<HashMap<K, V>> {
+    /// The hash of a key, and its shard: by other bits than a table takes.
+    fn place<Q: Hash + ?Sized>(&self, key: &Q) -> (u64, &Shard<K, V>) {
         let hash = self.hasher.hash_one(key);
-        let place = usize::try_from(hash % SHARDS as u64).unwrap_or(0);
-        &self.shards[place]
+        let shard = usize::try_from((hash >> 32) % SHARDS as u64).unwrap_or(0);
+        (hash, &self.shards[shard])
     }
 
     pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        self.shard(key).load().get(key).cloned()
+        let (hash, shard) = self.place(key);
+        let table = shard.load();
+        let found = table.find(hash, |(name, _)| name.borrow() == key)?;
+        Some(found.1.clone())
     }
 
     /// One writer at a time: the caller holds the state's lock.
     pub(crate) fn put(&self, key: K, value: V) {
-        let shard = self.shard(&key);
-        let mut map = HashMap::clone(&shard.load());
-        map.insert(key, value);
-        shard.store(Arc::new(map));
+        let (hash, shard) = self.place(&key);
+        let mut table = HashTable::clone(&shard.load());
+        if let Some(found) = table.find_mut(hash, |(name, _)| *name == key) {
+            found.1 = value;
+        } else {
+            let hasher = &self.hasher;
+            table.insert_unique(hash, (key, value), |(name, _)| hasher.hash_one(name));
+        }
+        shard.store(Arc::new(table));
     }
 
     /// One writer at a time: the caller holds the state's lock.
@@ -56,10 +67,11 @@ impl<K: Clone + Eq + Hash, V: Clone> Shelf<K, V> {
     where
         K: Borrow<Q>,
     {
-        let shard = self.shard(key);
-        let mut map = HashMap::clone(&shard.load());
-        if map.remove(key).is_some() {
-            shard.store(Arc::new(map));
+        let (hash, shard) = self.place(key);
+        let mut table = HashTable::clone(&shard.load());
+        if let Ok(found) = table.find_entry(hash, |(name, _)| name.borrow() == key) {
+            found.remove();
+            shard.store(Arc::new(table));
         }
     }
 }

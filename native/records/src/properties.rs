@@ -5,6 +5,7 @@
 //! always reads back. Leaves out: the length limit ([`crate::message::PROPERTIES_MAX`]).
 
 use bytes::Bytes;
+use memchr::{memchr, memchr2};
 use thiserror::Error;
 
 /// Between a name and its value.
@@ -241,14 +242,13 @@ impl<'a> Iterator for Pairs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            let end = self.rest.iter().position(|&b| b == PAIR_END);
-            let entry = &self.rest[..end.unwrap_or(self.rest.len())];
-            self.rest = end.map_or(&[][..], |end| &self.rest[end + 1..]);
-            if let Some(at) = entry.iter().position(|&b| b == NAME_VALUE)
-                && at > 0
-                && at + 1 < entry.len()
-            {
-                return Some((&entry[..at], &entry[at + 1..]));
+            let separator = memchr2(NAME_VALUE, PAIR_END, self.rest);
+            let from = separator.unwrap_or(self.rest.len());
+            let end = memchr(PAIR_END, &self.rest[from..]).map_or(self.rest.len(), |at| from + at);
+            let entry = &self.rest[..end];
+            self.rest = self.rest.get(end + 1..).unwrap_or_default();
+            if from > 0 && from + 1 < end {
+                return Some((&entry[..from], &entry[from + 1..]));
             }
         }
         None

@@ -37,8 +37,9 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn round_trip(command: &Command) {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     header::encode(command, &mut out);
+    let mut out = BytesMut::from(&out[..]);
     out.extend_from_slice(&command.body);
     let again = frame::next(&mut out, 1 << 26)
         .expect("what we write, we read")

@@ -191,6 +191,20 @@ impl Fields {
         }
     }
 
+    /// Adds a value behind the others without a look at their names: what answers are made of.
+    pub fn append(&mut self, name: &str, value: &str) {
+        if self.own.capacity() == 0 {
+            self.own.reserve(OWN_START);
+        }
+        let added = self.push_text(name, value);
+        debug_assert!(added, "no answer has so many fields");
+    }
+
+    /// Adds a whole number behind the others without a look at their names.
+    pub fn append_int(&mut self, name: &str, value: impl itoa::Integer) {
+        self.append(name, itoa::Buffer::new().format(value));
+    }
+
     /// Removes every value of that name.
     pub fn remove(&mut self, name: &str) {
         let (head, own) = (&self.head, &self.own);
@@ -199,6 +213,7 @@ impl Fields {
     }
 
     /// A piece of the header, as it stands there.
+    #[inline]
     pub(crate) fn head_piece(start: usize, end: usize) -> Option<Piece> {
         let at = u32::try_from(start).ok().filter(|at| at & OWN == 0)?;
         Some(Piece {
@@ -218,6 +233,7 @@ impl Fields {
     }
 
     /// Adds a pair; false when there are too many.
+    #[inline]
     pub(crate) fn push(&mut self, key: Piece, value: Piece) -> bool {
         if self.pairs.len() >= FIELDS_MAX {
             return false;

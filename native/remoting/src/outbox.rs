@@ -19,6 +19,8 @@ const KEPT: usize = 64 << 10;
 pub(crate) struct Outbox {
     pieces: VecDeque<Bytes>,
     tail: BytesMut,
+    /// Where a header is written before it joins the tail.
+    header: Vec<u8>,
     len: usize,
 }
 
@@ -31,7 +33,7 @@ impl Outbox {
     /// Bytes of memory held, pieces apart.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
-        self.tail.capacity()
+        self.tail.capacity() + self.header.capacity()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -40,9 +42,10 @@ impl Outbox {
 
     /// Encodes a command behind what is there.
     pub(crate) fn push(&mut self, command: &Command) {
-        let before = self.tail.len();
-        header::encode(command, &mut self.tail);
-        self.len += self.tail.len() - before;
+        self.header.clear();
+        header::encode(command, &mut self.header);
+        self.tail.extend_from_slice(&self.header);
+        self.len += self.header.len();
         self.piece(&command.body);
         for chunk in &command.chunks {
             self.piece(chunk);
@@ -105,7 +108,7 @@ impl Outbox {
             written -= first.len();
             self.pieces.pop_front();
         }
-        if self.len == 0 && self.tail.capacity() > KEPT {
+        if self.len == 0 && self.tail.capacity().max(self.header.capacity()) > KEPT {
             self.release();
         }
     }

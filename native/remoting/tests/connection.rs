@@ -167,10 +167,10 @@ fn request(code: i32, opaque: i32) -> Command {
 }
 
 fn bytes(command: &Command) -> Vec<u8> {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     header::encode(command, &mut out);
     out.extend_from_slice(&command.body);
-    out.to_vec()
+    out
 }
 
 async fn answer(stream: &mut TcpStream, buffer: &mut BytesMut) -> Command {

@@ -14,13 +14,13 @@ fn read(bytes: &[u8]) -> Command {
 }
 
 fn written(command: &Command) -> Vec<u8> {
-    let mut out = BytesMut::new();
+    let mut out = Vec::new();
     header::encode(command, &mut out);
     out.extend_from_slice(&command.body);
     for chunk in &command.chunks {
         out.extend_from_slice(chunk);
     }
-    out.to_vec()
+    out
 }
 
 fn json(total: u32, header: &str, body: &[u8]) -> Vec<u8> {

@@ -14,26 +14,36 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Rows per block: a queue's first block is small, so that a hundred thousand quiet queues are cheap.
-const BLOCK_ROWS: [usize; 3] = [8, 64, 512];
-/// A queue gets the largest blocks once its list is this long.
-const BLOCKS_BEFORE_LARGE: usize = 16;
+/// Sizes of blocks, in rows: a queue's first block is small, so that a hundred thousand quiet queues are
+/// cheap, and the next ones are not much larger than what it has.
+const SIZES: usize = 4;
+const BLOCK_ROWS: [usize; SIZES] = [8, 32, 128, 512];
+/// A queue whose list is this long gets blocks of the next size.
+const BLOCKS_BEFORE: [usize; SIZES - 1] = [1, 4, 12];
 /// Blocks of each size kept ready.
-const POOL_BLOCKS: [usize; 3] = [256, 32, 8];
+const POOL_BLOCKS: [usize; SIZES] = [256, 64, 32, 8];
+/// How many blocks of each size.
+pub(crate) type Counts = [usize; SIZES];
 /// Flags that a row keeps; where a run ends is the log's matter.
 const ROW_FLAGS: u8 = 30;
 
 /// One row: 40 bytes.
-#[derive(Debug, Default)]
-struct Cell([AtomicU64; 5]);
-
-/// A block of rows of one queue.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct Cell([AtomicU64; 5]);
+
+impl Cell {
+    const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 5])
+    }
+}
+
+/// A block of rows of one queue, in one piece of memory.
+#[derive(Debug)]
+pub(crate) struct Block<Cells: ?Sized = [Cell]> {
     count: AtomicU32,
     /// Store times in the block are kept as milliseconds from here.
     epoch: AtomicI64,
-    cells: Box<[Cell]>,
+    cells: Cells,
 }
 
 /// The blocks that a reader looks through, in queue order.
@@ -48,13 +58,22 @@ fn unpack(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)
 }
 
+fn empty<const ROWS: usize>() -> Arc<Block> {
+    Arc::new(Block {
+        count: AtomicU32::new(0),
+        epoch: AtomicI64::new(0),
+        cells: [const { Cell::new() }; ROWS],
+    })
+}
+
 impl Block {
-    fn new(class: usize) -> Arc<Self> {
-        Arc::new(Self {
-            count: AtomicU32::new(0),
-            epoch: AtomicI64::new(0),
-            cells: (0..BLOCK_ROWS[class]).map(|_| Cell::default()).collect(),
-        })
+    fn new(size: usize) -> Arc<Self> {
+        match size {
+            0 => empty::<{ BLOCK_ROWS[0] }>(),
+            1 => empty::<{ BLOCK_ROWS[1] }>(),
+            2 => empty::<{ BLOCK_ROWS[2] }>(),
+            _ => empty::<{ BLOCK_ROWS[3] }>(),
+        }
     }
 
     /// Rows published.
@@ -249,7 +268,7 @@ impl Rows {
 #[derive(Debug, Default)]
 pub(crate) struct Pen {
     filling: Pages<Option<Arc<Block>>>,
-    pool: [Vec<Arc<Block>>; 3],
+    pool: [Vec<Arc<Block>>; SIZES],
 }
 
 impl Pen {
@@ -259,11 +278,8 @@ impl Pen {
         if filling.as_ref().is_some_and(|block| block.push(row)) {
             return;
         }
-        let class = match filling {
-            None => 0,
-            Some(_) if rows.blocks() < BLOCKS_BEFORE_LARGE => 1,
-            Some(_) => 2,
-        };
+        let blocks = filling.as_ref().map_or(0, |_| rows.blocks());
+        let class = BLOCKS_BEFORE.iter().filter(|more| blocks >= **more).count();
         // An empty pool is refilled outside the lock; a run of more new blocks than it holds pays here.
         let block = self.pool[class].pop().unwrap_or_else(|| Block::new(class));
         let pushed = block.push(row);
@@ -278,15 +294,15 @@ impl Pen {
     }
 
     /// How many blocks of each size are missing, once a pool has run half empty.
-    pub(crate) fn wanted(&self) -> Option<[usize; 3]> {
-        let low = (0..3).any(|class| self.pool[class].len() < POOL_BLOCKS[class] / 2);
+    pub(crate) fn wanted(&self) -> Option<Counts> {
+        let low = (0..SIZES).any(|class| self.pool[class].len() < POOL_BLOCKS[class] / 2);
         low.then(|| {
             std::array::from_fn(|class| POOL_BLOCKS[class].saturating_sub(self.pool[class].len()))
         })
     }
 
     /// Puts blocks in, made outside the lock by [`fresh`].
-    pub(crate) fn refill(&mut self, blocks: &mut [Vec<Arc<Block>>; 3]) {
+    pub(crate) fn refill(&mut self, blocks: &mut [Vec<Arc<Block>>; SIZES]) {
         for (pool, blocks) in self.pool.iter_mut().zip(blocks) {
             if pool.capacity() == 0 {
                 std::mem::swap(pool, blocks); // the first time: keep its buffer
@@ -299,7 +315,7 @@ impl Pen {
 }
 
 /// Blocks for [`Pen::refill`].
-pub(crate) fn fresh(wanted: [usize; 3]) -> [Vec<Arc<Block>>; 3] {
+pub(crate) fn fresh(wanted: Counts) -> [Vec<Arc<Block>>; SIZES] {
     std::array::from_fn(|class| {
         let mut blocks = Vec::with_capacity(POOL_BLOCKS[class]);
         blocks.extend((0..wanted[class]).map(|_| Block::new(class)));

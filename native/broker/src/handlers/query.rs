@@ -6,13 +6,14 @@ use crate::error::Refusal;
 use crate::members::Members;
 use crate::names;
 use crate::registration;
-use crate::tallies::{Count, Tallies};
+use crate::tallies::Tallies;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use twinmq_core::catalog::{Catalog, Topic};
 use twinmq_core::consume::{ConsumeError, Consuming};
 use twinmq_core::groups::Groups;
 use twinmq_core::offsets::Offsets;
+use twinmq_core::tally::Tally;
 use twinmq_remoting::bodies::offset::AllOffsets;
 use twinmq_remoting::bodies::stats::{
     self, BrokerStats, ConsumeStats, ConsumeTimeSpans, OffsetWrapper, QueueTimeSpan, StatsItem,
@@ -262,13 +263,14 @@ impl Queries {
         let now_ms = crate::now_ms();
         let found = match name {
             "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE" => self
-                .tallies
-                .of_topic(key)
-                .map(|count| windows(&count, size, now_ms)),
+                .catalog
+                .by_native(key)
+                .filter(|topic| !topic.stored.is_empty())
+                .map(|topic| windows(&topic.stored, size, now_ms)),
             "GROUP_GET_NUMS" | "GROUP_GET_SIZE" => self
                 .tallies
                 .of_topic_group(key)
-                .map(|count| windows(&count, size, now_ms)),
+                .map(|tally| windows(&tally, size, now_ms)),
             "BROKER_PUT_NUMS" | "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC" if whole() => {
                 Some(windows(&self.tallies.put_total, false, now_ms))
             }
@@ -287,9 +289,9 @@ impl Queries {
 }
 
 /// Minute, hour, and what is known of the day: its last hour.
-fn windows(count: &Count, size: bool, now_ms: i64) -> BrokerStats {
+fn windows(tally: &Tally, size: bool, now_ms: i64) -> BrokerStats {
     let item = |minutes: i64| {
-        let (messages, bytes) = count.within(minutes, now_ms);
+        let (messages, bytes) = tally.within(minutes, now_ms);
         let sum = if size { bytes } else { messages };
         #[expect(clippy::cast_precision_loss, reason = "rates for people")]
         let (tps, avgpt) = (

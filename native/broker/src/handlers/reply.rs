@@ -51,9 +51,7 @@ impl Replying {
             )));
         };
         let now_ms = crate::now_ms();
-        let (properties, _) = self
-            .stamp
-            .apply(text, !traits.unique_key.is_empty(), now_ms);
+        let (properties, _) = self.stamp.apply(&traits, now_ms);
         let born_host = plain(peer.channel.remote());
         let push = self.push(&head, request, born_host, &properties, now_ms);
         let message = MessageIn {

@@ -73,8 +73,7 @@ impl Sending {
         batch: bool,
     ) -> Result<Outcome, Refusal> {
         let head = Send::read(&request.fields)?;
-        let text = head.properties.unwrap_or_default();
-        let traits = stamp::traits(text);
+        let traits = stamp::traits(head.properties.unwrap_or_default());
         let target = self.target(peer, request, &head).await?;
         refuse_what_is_not_served(&head, &traits)?;
         let now_ms = crate::now_ms();
@@ -82,7 +81,7 @@ impl Sending {
             let messages = self.batch(peer, request, &head, now_ms)?;
             (messages, Cow::Borrowed(traits.unique_key))
         } else {
-            let (properties, made) = self.properties(text, &traits, target.dead_letter, now_ms);
+            let (properties, made) = self.properties(&traits, target.dead_letter, now_ms);
             let key = made.map_or(Cow::Borrowed(traits.unique_key), Cow::Owned);
             let message = self.message(peer, &target.topic, &head, head.flag, properties);
             let message = MessageIn {
@@ -97,8 +96,7 @@ impl Sending {
             .await
             .inspect_err(|_| self.tallies.put_failed())?;
         let bytes: usize = messages.iter().map(|m| m.body.len()).sum();
-        self.tallies
-            .put(&target.topic, outs.len() as u64, bytes as u64, now_ms);
+        self.tallies.put(outs.len() as u64, bytes as u64, now_ms);
         let reply = self.answer(request, target.queue, &outs, &key);
         match outs.last().and_then(|out| out.wait) {
             Some(end) if !traits.no_wait => {
@@ -201,20 +199,15 @@ impl Sending {
 
     fn properties(
         &self,
-        text: &str,
         traits: &Traits<'_>,
         dead_letter: bool,
         now_ms: i64,
     ) -> (Bytes, Option<String>) {
-        let has_key = !traits.unique_key.is_empty();
         if dead_letter && traits.delay_level != 0 {
-            let text: String = text
-                .split_inclusive('\u{2}')
-                .filter(|entry| !entry.starts_with("DELAY\u{1}"))
-                .collect();
-            return self.stamp.apply(&text, has_key, now_ms);
+            let undelayed = traits.without_delay();
+            return self.stamp.apply(&stamp::traits(&undelayed), now_ms);
         }
-        self.stamp.apply(text, has_key, now_ms)
+        self.stamp.apply(traits, now_ms)
     }
 
     fn message(
@@ -282,9 +275,7 @@ impl Sending {
             })?;
             let traits = stamp::traits(text);
             refuse_what_is_not_served(head, &traits)?;
-            let (properties, _) = self
-                .stamp
-                .apply(text, !traits.unique_key.is_empty(), now_ms);
+            let (properties, _) = self.stamp.apply(&traits, now_ms);
             messages.push(MessageIn {
                 flag: item.flag,
                 sys_flag: head.sys_flag
@@ -330,14 +321,14 @@ impl Sending {
         }
         let mut reply = Command::response_to(request, response::SUCCESS);
         let fields = &mut reply.fields;
-        fields.set("msgId", &ids);
-        fields.put_int("queueId", queue);
-        fields.put_int("queueOffset", outs.first().map_or(0, |out| out.offset.0));
+        fields.append("msgId", &ids);
+        fields.append_int("queueId", queue);
+        fields.append_int("queueOffset", outs.first().map_or(0, |out| out.offset.0));
         if !key.is_empty() {
-            fields.set("transactionId", key);
+            fields.append("transactionId", key);
         }
-        fields.set("MSG_REGION", &self.region_id);
-        fields.set("TRACE_ON", self.trace_on);
+        fields.append("MSG_REGION", &self.region_id);
+        fields.append("TRACE_ON", self.trace_on);
         reply
     }
 

@@ -7,6 +7,7 @@ use crate::groups::Group;
 use crate::payload::Pair;
 use crate::settings;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use twinmq_store::{QueueNumber, Timestamp};
@@ -164,7 +165,7 @@ impl Definition {
         if self.kafka.is_none() && self.native.is_none() {
             return Err(format!("topic {id} has no name"));
         }
-        let mut queues = Vec::new();
+        let mut queues = SmallVec::new();
         for (first, count) in &self.queues {
             let end = first
                 .checked_add(*count)
@@ -197,6 +198,7 @@ impl Definition {
             settings: self.settings.clone(),
             resolved: settings::resolve(&self.settings, &self.attributes, origin, config),
             created: Timestamp(self.created),
+            stored: Arc::default(),
         })
     }
 }

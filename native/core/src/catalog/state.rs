@@ -111,16 +111,18 @@ impl State {
         Ok(())
     }
 
-    fn put(&mut self, topic: Topic, view: &View) -> Arc<Topic> {
+    fn put(&mut self, mut topic: Topic, view: &View) -> Arc<Topic> {
         let top = topic.queues.iter().map(|queue| queue.0).max().unwrap_or(0);
         self.next_queue = self.next_queue.max(top.saturating_add(1));
-        let topic = Arc::new(topic);
-        if let Some(old) = self
-            .topics
-            .insert(Arc::clone(topic.key()), Arc::clone(&topic))
-        {
+        if let Some(old) = self.topics.remove(topic.key()) {
             self.unlike(&old);
+            if old.id == topic.id {
+                topic.stored = Arc::clone(&old.stored);
+            }
         }
+        let topic = Arc::new(topic);
+        self.topics
+            .insert(Arc::clone(topic.key()), Arc::clone(&topic));
         if let Some(name) = &topic.kafka {
             *self.alike.entry(alike(name)).or_insert(0) += 1;
         }

@@ -1,5 +1,7 @@
 //! What a topic is, what can be asked of it, and why that may fail.
 
+use crate::tally::Tally;
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -93,7 +95,7 @@ pub struct Topic {
     /// RocketMQ's writeQueueNums; queues at or above refuse produce.
     pub write_queues: u32,
     /// Queue numbers by ordinal. Their count is Kafka's partition count and never falls.
-    pub queues: Vec<QueueNumber>,
+    pub queues: SmallVec<[QueueNumber; 8]>,
     /// RocketMQ's `order`.
     pub order: bool,
     /// RocketMQ's topicSysFlag.
@@ -108,6 +110,8 @@ pub struct Topic {
     pub resolved: Resolved,
     /// When it was created.
     pub created: Timestamp,
+    /// What was stored in it since the broker started, by either protocol.
+    pub stored: Arc<Tally>,
 }
 
 impl Topic {

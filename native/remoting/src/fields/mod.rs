@@ -113,9 +113,16 @@ macro_rules! headers {
             pub fn read(fields: & $($life)? crate::Fields) -> Result<Self, crate::FieldError> {
                 $( let mut $field: Option<&str> = None; )*
                 for (name, value) in fields.iter() {
-                    match name {
-                        $( $wire $(| $other)* => $field = Some(value), )*
-                        _ => {}
+                    // The same twice: for a name of one letter, a look at the letter is left of it.
+                    match name.len() {
+                        1 => match name {
+                            $( $wire $(| $other)* => $field = Some(value), )*
+                            _ => {}
+                        },
+                        _ => match name {
+                            $( $wire $(| $other)* => $field = Some(value), )*
+                            _ => {}
+                        },
                     }
                 }
                 Ok(Self {

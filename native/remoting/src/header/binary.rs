@@ -4,7 +4,7 @@
 //! value means the field is absent; names may repeat.
 
 use crate::{Command, FrameError, Language, command::Fields};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes};
 use std::borrow::Cow;
 
 /// What sixteen bits leave of a POP request code is the code minus this.
@@ -128,7 +128,7 @@ pub(super) fn decode(header: &Bytes) -> Result<Command, FrameError> {
     })
 }
 
-pub(super) fn encode(command: &Command, out: &mut BytesMut) {
+pub(super) fn encode(command: &Command, out: &mut Vec<u8>) {
     out.put_i16(narrow(command.code));
     out.put_u8(command.language.number());
     out.put_i16(narrow(command.version));
@@ -155,7 +155,7 @@ pub(super) fn encode(command: &Command, out: &mut BytesMut) {
     }
 }
 
-fn put_long(out: &mut BytesMut, text: &str) {
+fn put_long(out: &mut Vec<u8>, text: &str) {
     out.put_u32(u32::try_from(text.len()).unwrap_or(u32::MAX));
     out.put_slice(text.as_bytes());
 }

@@ -5,39 +5,41 @@
 //! remark; `extFields` may be null or missing; unknown keys are skipped, however deep.
 
 use crate::command::{Fields, Piece};
-use crate::escape::{quote, special, unescape};
+use crate::escape::{Marks, quote, unescape};
 use crate::{Command, FrameError, Language};
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use bytestring::ByteString;
 use std::borrow::Cow;
 
 /// Deepest nesting of what is skipped.
 const DEPTH_MAX: usize = 64;
 
+/// Every step gives `None` once something is wrong; what, is kept.
 struct Scanner<'a> {
     header: &'a str,
     at: usize,
+    marks: Marks<'a>,
+    wrong: &'static str,
 }
-
-/// A string of the input: its range without quotes, and whether it has escapes.
-struct Quoted {
-    start: usize,
-    end: usize,
-    escaped: bool,
-}
-
-type Result<T> = std::result::Result<T, FrameError>;
 
 impl<'a> Scanner<'a> {
-    fn wrong<T>(&self, reason: &'static str) -> Result<T> {
-        Err(FrameError::Header {
-            reason,
-            at: self.at,
-        })
+    fn new(header: &'a str) -> Self {
+        Self {
+            header,
+            at: 0,
+            marks: Marks::of(header.as_bytes()),
+            wrong: "",
+        }
     }
 
-    fn bytes(&self) -> &'a [u8] {
-        self.header.as_bytes()
+    #[cold]
+    fn wrong<T>(&mut self, reason: &'static str) -> Option<T> {
+        self.wrong = reason;
+        None
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.header.as_bytes().get(at).copied()
     }
 
     /// The text from `start` to `end`.
@@ -46,84 +48,89 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next byte that is not white space, not taken.
-    fn peek(&mut self) -> Result<u8> {
-        while let Some(&byte) = self.bytes().get(self.at) {
+    #[inline(always)]
+    fn peek(&mut self) -> Option<u8> {
+        match self.byte(self.at) {
+            Some(byte) if byte > b' ' => Some(byte),
+            _ => self.peek_far(),
+        }
+    }
+
+    #[cold]
+    fn peek_far(&mut self) -> Option<u8> {
+        while let Some(byte) = self.byte(self.at) {
             if !matches!(byte, b' ' | b'\t' | b'\r' | b'\n') {
-                return Ok(byte);
+                return Some(byte);
             }
             self.at += 1;
         }
         self.wrong("cut short")
     }
 
-    fn expect(&mut self, wanted: u8, reason: &'static str) -> Result<()> {
+    #[inline(always)]
+    fn expect(&mut self, wanted: u8, reason: &'static str) -> Option<()> {
         if self.peek()? != wanted {
             return self.wrong(reason);
         }
         self.at += 1;
-        Ok(())
+        Some(())
     }
 
     /// After an element: true when another follows, false at the closing mark (taken).
-    fn more(&mut self, close: u8) -> Result<bool> {
-        match self.peek()? {
-            b',' => {
-                self.at += 1;
-                Ok(true)
-            }
-            byte if byte == close => {
-                self.at += 1;
-                Ok(false)
-            }
-            _ => self.wrong("neither a comma nor an end"),
+    #[inline(always)]
+    fn more(&mut self, close: u8) -> Option<bool> {
+        let byte = self.peek()?;
+        if byte != b',' && byte != close {
+            return self.wrong("neither a comma nor an end");
         }
+        self.at += 1;
+        Some(byte == b',')
     }
 
     /// At an opening mark: takes it and, when the container is empty, its end too.
-    fn open_empty(&mut self, close: u8) -> Result<bool> {
+    fn open_empty(&mut self, close: u8) -> Option<bool> {
         self.at += 1;
-        if self.peek()? == close {
-            self.at += 1;
-            return Ok(true);
+        let empty = self.peek()? == close;
+        self.at += usize::from(empty);
+        Some(empty)
+    }
+
+    /// A string: where its text ends, and whether that has escapes. The text starts behind the quote
+    /// that is the next byte.
+    #[inline(always)]
+    fn string(&mut self) -> Option<(usize, bool)> {
+        self.at += 1;
+        if let Some(end) = self.marks.near(self.at)
+            && self.byte(end) == Some(b'"')
+        {
+            self.at = end + 1;
+            return Some((end, false));
         }
-        Ok(false)
+        self.long_string()
     }
 
-    fn string(&mut self) -> Result<Quoted> {
-        self.expect(b'"', "a string should start here")?;
-        self.quoted()
-    }
-
-    /// The rest of a string whose opening quote was taken.
-    #[inline]
-    fn quoted(&mut self) -> Result<Quoted> {
-        let start = self.at;
+    /// The same of a string that reaches into the next block, or that has escapes.
+    #[inline(never)]
+    fn long_string(&mut self) -> Option<(usize, bool)> {
         let mut escaped = false;
-        let end = loop {
-            let rest = self.bytes().get(self.at..).unwrap_or_default();
-            let Some(clean) = special(rest, false) else {
+        loop {
+            let Some(at) = self.marks.next(self.at) else {
                 return self.wrong("a string without end");
             };
-            self.at += clean;
-            if rest[clean] == b'"' {
-                break self.at;
+            if self.byte(at) == Some(b'"') {
+                self.at = at + 1;
+                return Some((at, escaped));
             }
             escaped = true;
-            self.at += 2;
-        };
-        self.at += 1;
-        Ok(Quoted {
-            start,
-            end,
-            escaped,
-        })
+            self.at = at + 2;
+        }
     }
 
     /// A number, boolean or null: everything up to the next mark.
-    fn bare(&mut self) -> Result<&'a str> {
+    fn bare(&mut self) -> Option<&'a str> {
         self.peek()?;
         let start = self.at;
-        while let Some(byte) = self.bytes().get(self.at) {
+        while let Some(byte) = self.byte(self.at) {
             if matches!(
                 byte,
                 b',' | b'}' | b']' | b' ' | b'\t' | b'\r' | b'\n' | b':' | b'"' | b'{' | b'['
@@ -134,12 +141,12 @@ impl<'a> Scanner<'a> {
         }
         match self.part(start, self.at) {
             "" => self.wrong("a value should start here"),
-            text => Ok(text),
+            text => Some(text),
         }
     }
 
     /// Skips one value of any kind without recursion.
-    fn skip(&mut self) -> Result<()> {
+    fn skip(&mut self) -> Option<()> {
         let mut open: usize = 0;
         loop {
             match self.peek()? {
@@ -167,102 +174,140 @@ impl<'a> Scanner<'a> {
                 }
             }
             if open == 0 {
-                return Ok(());
+                return Some(());
             }
         }
     }
 
     /// A whole number, also when it stands in quotes. Null is 0.
-    fn int(&mut self) -> Result<i32> {
+    fn int(&mut self) -> Option<i32> {
         let text = match self.peek()? {
             b'"' => {
-                let quoted = self.string()?;
-                self.part(quoted.start, quoted.end)
+                let start = self.at + 1;
+                let (end, _) = self.string()?;
+                self.part(start, end)
             }
             _ => self.bare()?,
         };
         if text == "null" {
-            return Ok(0);
+            return Some(0);
         }
-        match text.parse::<i32>() {
-            Ok(number) => Ok(number),
+        match text.parse() {
+            Ok(number) => Some(number),
             Err(_) => self.wrong("not a 32-bit number"),
         }
     }
 
-    /// A string's text, unescaped; anything else as it stands; null is `None`.
-    fn text(&mut self) -> Result<Option<Cow<'a, str>>> {
+    /// A string's text, unescaped; anything else as it stands; null is empty.
+    fn text(&mut self) -> Option<Cow<'a, str>> {
         if self.peek()? == b'"' {
-            let quoted = self.string()?;
-            let raw = self.part(quoted.start, quoted.end);
-            if quoted.escaped {
+            let start = self.at + 1;
+            let (end, escaped) = self.string()?;
+            let raw = self.part(start, end);
+            if escaped {
                 let mut out = String::new();
                 unescape(raw, &mut out);
-                return Ok(Some(Cow::Owned(out)));
+                return Some(Cow::Owned(out));
             }
-            return Ok(Some(Cow::Borrowed(raw)));
+            return Some(Cow::Borrowed(raw));
         }
         let start = self.at;
         self.skip()?;
         let text = self.part(start, self.at);
-        Ok((text != "null").then_some(Cow::Borrowed(text)))
+        Some(Cow::Borrowed(if text == "null" { "" } else { text }))
     }
 
-    /// The same as a piece of `fields`.
-    fn piece(&mut self, fields: &mut Fields) -> Result<Option<Piece>> {
-        if self.peek()? == b'"' {
-            self.at += 1;
-            return self.quoted_piece(fields);
-        }
-        let start = self.at;
-        self.skip()?;
-        if self.part(start, self.at) == "null" {
-            return Ok(None);
-        }
-        Ok(Fields::head_piece(start, self.at))
-    }
-
-    /// The rest of a string as a piece of `fields`.
-    #[inline]
-    fn quoted_piece(&mut self, fields: &mut Fields) -> Result<Option<Piece>> {
-        let quoted = self.quoted()?;
-        if quoted.escaped {
+    /// A string as a piece of `fields`.
+    #[inline(always)]
+    fn piece(&mut self, fields: &mut Fields) -> Option<Piece> {
+        let start = self.at + 1;
+        let (end, escaped) = self.string()?;
+        if escaped {
             let from = fields.own().len();
-            unescape(self.part(quoted.start, quoted.end), fields.own());
-            return Ok(fields.own_from(from));
+            unescape(self.part(start, end), fields.own());
+            return fields.own_from(from);
         }
-        Ok(Fields::head_piece(quoted.start, quoted.end))
+        Fields::head_piece(start, end)
     }
 
-    fn fields(&mut self, fields: &mut Fields) -> Result<()> {
+    fn fields(&mut self, fields: &mut Fields) -> Option<()> {
         if self.peek()? != b'{' {
-            return if self.bare()? == "null" {
-                Ok(())
-            } else {
-                self.wrong("extFields is no object")
+            return match self.bare()? {
+                "null" => Some(()),
+                _ => self.wrong("extFields is no object"),
             };
         }
         if self.open_empty(b'}')? {
-            return Ok(());
+            return Some(());
         }
         loop {
-            self.expect(b'"', "a field's name should start here")?;
-            let key = self.quoted_piece(fields)?;
+            if self.peek()? != b'"' {
+                return self.wrong("a field's name should start here");
+            }
+            let key = self.piece(fields)?;
             self.expect(b':', "a colon should stand here")?;
-            let value = self.piece(fields)?;
-            if let (Some(key), Some(value)) = (key, value)
+            let value = if self.peek()? == b'"' {
+                Some(self.piece(fields)?)
+            } else {
+                let start = self.at;
+                self.skip()?;
+                let null = self.part(start, self.at) == "null";
+                Fields::head_piece(start, self.at).filter(|_| !null)
+            };
+            if let Some(value) = value
                 && !fields.push(key, value)
             {
                 return self.wrong("too many fields");
             }
             if !self.more(b'}')? {
-                return Ok(());
+                return Some(());
             }
         }
     }
+
+    fn command(&mut self, command: &mut Command) -> Option<()> {
+        let mut has_code = false;
+        if self.peek()? != b'{' {
+            return self.wrong("not a JSON object");
+        }
+        if self.open_empty(b'}')? {
+            return self.wrong("no code");
+        }
+        loop {
+            if self.peek()? != b'"' {
+                return self.wrong("a string should start here");
+            }
+            let start = self.at + 1;
+            let (end, _) = self.string()?;
+            self.expect(b':', "a colon should stand here")?;
+            match self.part(start, end) {
+                "code" => {
+                    command.code = self.int()?;
+                    has_code = true;
+                }
+                "flag" => command.flag = self.int()?,
+                "opaque" => command.opaque = self.int()?,
+                "version" => command.version = self.int()?,
+                "language" => command.language = language(&self.text()?),
+                "remark" => {
+                    let remark = self.text()?;
+                    command.remark = (!remark.is_empty()).then(|| Cow::Owned(remark.into_owned()));
+                }
+                "extFields" => self.fields(&mut command.fields)?,
+                _ => self.skip()?,
+            }
+            if !self.more(b'}')? {
+                break;
+            }
+        }
+        if !has_code {
+            return self.wrong("no code");
+        }
+        Some(())
+    }
 }
 
-pub(super) fn decode(header: Bytes) -> Result<Command> {
+pub(super) fn decode(header: Bytes) -> Result<Command, FrameError> {
     let Ok(header) = ByteString::try_from(header) else {
         return Err(FrameError::Header {
             reason: "not UTF-8",
@@ -273,82 +318,51 @@ pub(super) fn decode(header: Bytes) -> Result<Command> {
         fields: Fields::over(header.clone()),
         ..Command::default()
     };
-    let mut scanner = Scanner {
-        header: &header,
-        at: 0,
-    };
-    let mut has_code = false;
-    if scanner.peek()? != b'{' {
-        return scanner.wrong("not a JSON object");
+    let mut scanner = Scanner::new(&header);
+    match scanner.command(&mut command) {
+        Some(()) => Ok(command),
+        None => Err(FrameError::Header {
+            reason: scanner.wrong,
+            at: scanner.at,
+        }),
     }
-    if scanner.open_empty(b'}')? {
-        return scanner.wrong("no code");
-    }
-    loop {
-        let key = scanner.string()?;
-        scanner.expect(b':', "a colon should stand here")?;
-        match scanner.part(key.start, key.end) {
-            "code" => {
-                command.code = scanner.int()?;
-                has_code = true;
-            }
-            "flag" => command.flag = scanner.int()?,
-            "opaque" => command.opaque = scanner.int()?,
-            "version" => command.version = scanner.int()?,
-            "language" => command.language = language(scanner.text()?.as_deref()),
-            "remark" => {
-                let remark = scanner.text()?.filter(|text| !text.is_empty());
-                command.remark = remark.map(|text| Cow::Owned(text.into_owned()));
-            }
-            "extFields" => scanner.fields(&mut command.fields)?,
-            _ => scanner.skip()?,
-        }
-        if !scanner.more(b'}')? {
-            break;
-        }
-    }
-    if !has_code {
-        return scanner.wrong("no code");
-    }
-    Ok(command)
 }
 
 /// By name as all clients send it, or by number.
-fn language(text: Option<&str>) -> Language {
-    let text = text.unwrap_or_default();
+fn language(text: &str) -> Language {
     text.parse()
         .map_or_else(|_| Language::from_name(text), Language::from_number)
 }
 
 /// Keys in alphabetical order, as fastjson writes them; field values always as strings (C++ ignores
 /// any other kind); `extFields` always there (Java reads some answers' map without a look).
-pub(super) fn encode(command: &Command, out: &mut BytesMut) {
-    out.put_slice(b"{\"code\":");
+pub(super) fn encode(command: &Command, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"code\":");
     int(command.code, out);
-    out.put_slice(b",\"extFields\":{");
+    out.extend_from_slice(b",\"extFields\":{");
     for (at, (key, value)) in command.fields.iter().enumerate() {
         if at > 0 {
-            out.put_u8(b',');
+            out.push(b',');
         }
         quote(key, out);
-        out.put_u8(b':');
+        out.push(b':');
         quote(value, out);
     }
-    out.put_slice(b"},\"flag\":");
+    out.extend_from_slice(b"},\"flag\":");
     int(command.flag, out);
-    out.put_slice(b",\"language\":\"");
-    out.put_slice(command.language.name().as_bytes());
-    out.put_slice(b"\",\"opaque\":");
+    out.extend_from_slice(b",\"language\":\"");
+    out.extend_from_slice(command.language.name().as_bytes());
+    out.extend_from_slice(b"\",\"opaque\":");
     int(command.opaque, out);
     if let Some(remark) = &command.remark {
-        out.put_slice(b",\"remark\":");
+        out.extend_from_slice(b",\"remark\":");
         quote(remark, out);
     }
-    out.put_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
+    out.extend_from_slice(b",\"serializeTypeCurrentRPC\":\"JSON\",\"version\":");
     int(command.version, out);
-    out.put_u8(b'}');
+    out.push(b'}');
 }
 
-fn int(number: i32, out: &mut BytesMut) {
-    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
+fn int(number: i32, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

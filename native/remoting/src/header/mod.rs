@@ -6,7 +6,6 @@ mod json;
 
 use crate::frame::Frame;
 use crate::{Command, Encoding, FrameError};
-use bytes::BytesMut;
 
 /// Decodes a frame's header and joins it with the body.
 ///
@@ -29,13 +28,16 @@ pub fn decode(frame: Frame) -> Result<Command, FrameError> {
 
 /// Room for the length word and the header word.
 const PREFIX: usize = 8;
+/// Room made for a header at first, in bytes: an answer's fits.
+const HEADER_START: usize = 512;
 /// Longest header that the header word can name, in bytes.
 const HEADER_MAX: usize = (1 << 24) - 1;
 
 /// Appends length, header word and header to `out`; the body must follow. What is longer than a frame
 /// can be (a header of 16 MiB) is cut down to code and opaque, so that the peer gets an answer.
-pub fn encode(command: &Command, out: &mut BytesMut) {
+pub fn encode(command: &Command, out: &mut Vec<u8>) {
     let start = out.len();
+    out.reserve(HEADER_START);
     out.extend_from_slice(&[0; PREFIX]);
     match command.encoding {
         Encoding::Json => json::encode(command, out),

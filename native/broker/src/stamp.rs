@@ -4,12 +4,9 @@
 //! The text is `name 0x01 value 0x02 …` (RocketMQ `MessageDecoder`); the last 0x02 may be missing.
 
 use bytes::Bytes;
-use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicU16, Ordering};
-
-const SEPARATOR: u8 = 1;
-const END: u8 = 2;
+use twinmq_records::properties::{NAME_VALUE, PAIR_END, first_entry};
 
 /// What of the properties decides what happens to a message, and what of them is not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,12 +67,10 @@ pub(crate) fn traits(text: &str) -> Traits<'_> {
         text,
         ..Traits::default()
     };
-    let bytes = text.as_bytes();
     let mut start = 0;
     while start < text.len() {
-        let separator = memchr2(SEPARATOR, END, &bytes[start..]);
-        let at = separator.map_or(text.len(), |at| start + at);
-        let end = memchr(END, &bytes[at..]).map_or(text.len(), |end| at + end);
+        let (separator, end) = first_entry(&text.as_bytes()[start..]);
+        let (at, end) = (start + separator, start + end);
         let stored = start < at && at < end && found.note(&text[start..at], &text[at + 1..end]);
         if !stored {
             found.left_out.push((start, end + 1));
@@ -120,8 +115,8 @@ impl Stamp {
             kept = (*end).min(text.len());
         }
         out.extend_from_slice(&text[kept..]);
-        if out.last().is_some_and(|last| *last != END) {
-            out.push(END);
+        if out.last().is_some_and(|last| *last != PAIR_END) {
+            out.push(PAIR_END);
         }
         let made = traits.unique_key.is_empty().then(|| {
             let id = self.ids.next(now_ms);
@@ -136,9 +131,9 @@ impl Stamp {
 /// Appends one property.
 pub(crate) fn push(out: &mut Vec<u8>, name: &str, value: &str) {
     out.extend_from_slice(name.as_bytes());
-    out.push(SEPARATOR);
+    out.push(NAME_VALUE);
     out.extend_from_slice(value.as_bytes());
-    out.push(END);
+    out.push(PAIR_END);
 }
 
 /// Ids for messages that came without one, in the layout of RocketMQ's `MessageClientIDSetter`:

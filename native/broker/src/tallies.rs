@@ -27,7 +27,7 @@ struct Sample {
     sent: u64,
 }
 
-/// Tallyers that only grow, by what they are keyed on.
+/// Counters that only grow, by what they are keyed on.
 #[derive(Debug, Default)]
 struct Series(RwLock<HashMap<String, Arc<Tally>>>);
 

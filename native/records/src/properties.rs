@@ -231,6 +231,15 @@ impl<'a> Properties<'a> {
     }
 }
 
+/// The first entry of a property text: where its separator stands and where it ends, both the same when
+/// it has none.
+#[must_use]
+pub fn first_entry(text: &[u8]) -> (usize, usize) {
+    let separator = memchr2(NAME_VALUE, PAIR_END, text).unwrap_or(text.len());
+    let end = memchr(PAIR_END, &text[separator..]);
+    (separator, end.map_or(text.len(), |at| separator + at))
+}
+
 /// See [`Properties::pairs`].
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
@@ -242,9 +251,7 @@ impl<'a> Iterator for Pairs<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.rest.is_empty() {
-            let separator = memchr2(NAME_VALUE, PAIR_END, self.rest);
-            let from = separator.unwrap_or(self.rest.len());
-            let end = memchr(PAIR_END, &self.rest[from..]).map_or(self.rest.len(), |at| from + at);
+            let (from, end) = first_entry(self.rest);
             let entry = &self.rest[..end];
             self.rest = self.rest.get(end + 1..).unwrap_or_default();
             if from > 0 && from + 1 < end {

@@ -198,8 +198,8 @@ mod tests {
         fn words_find_what_bytes_find(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), Just(b'\\'), Just(0x1f), Just(0x20), Just(0x80)], 0..200), from in 0..220usize) {
             prop_assert_eq!(stands(&bytes), !bytes.iter().any(|byte| special(*byte)));
             let mark = |from: usize| {
-                let rest = bytes.iter().copied().enumerate().skip(from);
-                let found = rest.clone().find(|(_, byte)| matches!(byte, b'"' | b'\\'));
+                let mut rest = bytes.iter().enumerate().skip(from);
+                let found = rest.find(|(_, byte)| matches!(byte, b'"' | b'\\'));
                 found.map(|(at, _)| at)
             };
             let mut marks = Marks::of(&bytes);

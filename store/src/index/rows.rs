@@ -14,9 +14,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// Sizes of blocks, in rows: a queue's first block is small, so that a hundred thousand quiet queues are
-/// cheap, and the next ones are not much larger than what it has.
+/// How many sizes of blocks there are.
 const SIZES: usize = 4;
+/// Rows of a block of each size: a queue's first block is small, so that a hundred thousand quiet queues are
+/// cheap, and the next ones are not much larger than what it has.
 const BLOCK_ROWS: [usize; SIZES] = [8, 32, 128, 512];
 /// A queue whose list is this long gets blocks of the next size.
 const BLOCKS_BEFORE: [usize; SIZES - 1] = [1, 4, 12];

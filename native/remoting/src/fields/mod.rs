@@ -113,16 +113,9 @@ macro_rules! headers {
             pub fn read(fields: & $($life)? crate::Fields) -> Result<Self, crate::FieldError> {
                 $( let mut $field: Option<&str> = None; )*
                 for (name, value) in fields.iter() {
-                    // The same twice: for a name of one letter, a look at the letter is left of it.
-                    match name.len() {
-                        1 => match name {
-                            $( $wire $(| $other)* => $field = Some(value), )*
-                            _ => {}
-                        },
-                        _ => match name {
-                            $( $wire $(| $other)* => $field = Some(value), )*
-                            _ => {}
-                        },
+                    match name {
+                        $( $wire $(| $other)* => $field = Some(value), )*
+                        _ => {}
                     }
                 }
                 Ok(Self {
